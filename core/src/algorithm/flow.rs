@@ -1,0 +1,306 @@
+//! What token bucket, leaky buckets, GCRA and the smooth bursty limiter have in common: a continuous
+//! flow, whose whole state is the instant at which it will be full again.
+//!
+//! That instant is GCRA's theoretical arrival time. A debit moves it ahead by the cost's time; what
+//! is used is its distance to now, what is left is the rest of the capacity. Once it is past, the state
+//! says nothing that a missing state does not say.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::{ahead, signed};
+use crate::charge::{Action, Ask};
+use crate::decision::{Decision, Outcome, RawDecision};
+use crate::pace::Pace;
+use crate::time::{Time, nanos};
+
+/// Two callers' clock readings may reach a state in the wrong order, or a clock may be set back a
+/// little. Only a state further ahead than this was left by a limit with other numbers.
+const JITTER: u64 = 1_000_000_000;
+
+/// The state: when the flow will be full again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[expect(clippy::exhaustive_structs, reason = "stores keep exactly this in their words")]
+pub struct FullAt {
+    /// The instant; in the past, the state is as good as none.
+    pub at: Time,
+    /// Unconditional debits or reservations went past the capacity. Otherwise an instant that lies
+    /// further ahead than the capacity reaches comes from a limit that has changed, and is clamped.
+    pub overdrawn: bool,
+}
+
+/// Who passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// Whoever fits into the capacity.
+    Fits,
+    /// Whoever fits, but everyone starts in turn.
+    InTurn,
+    /// Whoever comes when the last one is paid for.
+    Paid,
+}
+
+/// A continuous flow: a pace and a capacity.
+#[derive(Clone, Copy, Debug)]
+pub struct Flow {
+    pace: Pace,
+    /// Units that fit.
+    room: u64,
+    capacity: u32,
+    admission: Admission,
+}
+
+/// A state at an instant, on the flow's own scale.
+#[derive(Clone, Copy)]
+struct View {
+    now: Time,
+    /// The unit that now lies in.
+    present: u64,
+    /// The unit up to which there is room.
+    full: u64,
+    /// The unit up to which the flow is used.
+    used: u64,
+    /// The instant of `used`.
+    used_at: u64,
+}
+
+impl Flow {
+    pub(super) fn new(pace: Pace, capacity: u32, admission: Admission) -> Self {
+        Self { pace, room: pace.tokens(u64::from(capacity)), capacity, admission }
+    }
+
+    pub(super) fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    /// How much passes per period.
+    pub fn count(&self) -> u64 {
+        self.pace.count()
+    }
+
+    /// The period in nanoseconds.
+    pub fn period(&self) -> u64 {
+        self.pace.period()
+    }
+
+    /// Answers a take of `cost` without a wait; `None` beside the decision if nothing changes.
+    #[inline]
+    pub fn take(&self, state: FullAt, now: Time, cost: u32) -> (Decision, Option<FullAt>) {
+        let view = self.view(state, now);
+        self.take_in(view, cost, None)
+    }
+
+    /// Answers any charge; `None` beside the decision if nothing changes.
+    #[inline]
+    pub(crate) fn decide(&self, state: FullAt, now: Time, ask: &Ask) -> (Decision, Option<FullAt>) {
+        let view = self.view(state, now);
+        match ask.action {
+            Action::Take { max_wait } => self.take_in(view, ask.cost, max_wait.map(nanos)),
+            Action::TakeUpTo => self.take_up_to(view, ask.cost),
+            Action::Debit { at } => self.debit(view, state, ask.cost, at),
+            Action::Refund { at } => self.refund(view, ask.cost, at),
+            Action::Forget => {
+                let fresh = View { used: view.present, used_at: now.nanos(), ..view };
+                (self.answer(fresh, Outcome::Allowed, 0, 0), Some(FullAt::default()))
+            }
+            Action::Renew | Action::Release => self.take_in(view, 0, None),
+        }
+    }
+
+    #[inline]
+    fn view(&self, state: FullAt, now: Time) -> View {
+        let present = self.pace.units(now.nanos());
+        let full = present.saturating_add(self.room);
+        let mut used_at = state.at.nanos();
+        if used_at <= now.nanos() {
+            return View { now, present, full, used: present, used_at: now.nanos() };
+        }
+        if !state.overdrawn {
+            let full_at = self.pace.instant(full);
+            if used_at > full_at.saturating_add(JITTER) {
+                used_at = full_at;
+            }
+        }
+        View { now, present, full, used: self.pace.units(used_at), used_at }
+    }
+
+    #[inline]
+    fn answer(&self, view: View, outcome: Outcome, granted: u32, wait: u64) -> Decision {
+        RawDecision {
+            outcome,
+            granted,
+            limit: self.capacity,
+            left: signed(view.full).saturating_sub(signed(view.used)),
+            unit: self.pace.token(),
+            wait,
+            reset: ahead(view.used_at, view.now),
+        }
+        .into()
+    }
+
+    #[inline]
+    fn take_in(&self, view: View, cost: u32, max_wait: Option<u64>) -> (Decision, Option<FullAt>) {
+        let asked = cost.max(1);
+        if asked > self.capacity && self.admission != Admission::Paid {
+            return (self.answer(view, Outcome::NeverFits, 0, 0), None);
+        }
+        let end = view.used.saturating_add(self.pace.tokens(u64::from(asked)));
+        let (start, lack) = self.start(view, end);
+        let patience = match self.admission {
+            Admission::InTurn => max_wait.unwrap_or(u64::MAX),
+            Admission::Fits | Admission::Paid => max_wait.unwrap_or(0),
+        };
+        if lack > 0 || start > patience {
+            let wait = lack.max(start.saturating_sub(patience));
+            return (self.answer(view, Outcome::Denied, 0, wait), None);
+        }
+        if cost == 0 {
+            return (self.answer(view, Outcome::Allowed, 0, start), None);
+        }
+        self.commit(view, end, cost, start)
+    }
+
+    /// How long until a charge that ends at `end` starts, and how long until it is let in at all.
+    #[inline]
+    fn start(&self, view: View, end: u64) -> (u64, u64) {
+        let until = |unit: u64| ahead(self.pace.instant(unit), view.now);
+        match self.admission {
+            Admission::Fits if end <= view.full => (0, 0),
+            Admission::Fits => (until(end - self.room), 0),
+            Admission::InTurn => {
+                let lack = if end <= view.full { 0 } else { until(end - self.room) };
+                (ahead(view.used_at, view.now), lack)
+            }
+            Admission::Paid if view.used <= view.full => (0, 0),
+            Admission::Paid => (until(view.used - self.room), 0),
+        }
+    }
+
+    #[inline]
+    fn commit(&self, view: View, end: u64, granted: u32, start: u64) -> (Decision, Option<FullAt>) {
+        let used_at = self.pace.instant(end);
+        let state = FullAt { at: Time::from_nanos(used_at), overdrawn: end > view.full };
+        let used = end.max(view.present);
+        (self.answer(View { used, used_at, ..view }, Outcome::Allowed, granted, start), Some(state))
+    }
+
+    fn take_up_to(&self, view: View, most: u32) -> (Decision, Option<FullAt>) {
+        let there = match self.admission {
+            Admission::Paid if view.used <= view.full => u64::from(most),
+            Admission::Paid => 0,
+            Admission::Fits | Admission::InTurn => view.full.saturating_sub(view.used) / self.pace.token(),
+        };
+        // Nothing there: answer as for one, which says how long it will be.
+        let part = u32::try_from(there).unwrap_or(u32::MAX).min(most);
+        let (decision, state) = self.take_in(view, part.max(u32::from(most > 0)), None);
+        (decision, state)
+    }
+
+    fn debit(&self, view: View, state: FullAt, cost: u32, at: Option<Time>) -> (Decision, Option<FullAt>) {
+        // A debit that belongs to the past has been partly refilled since.
+        let booked = at.map_or(view.now, |at| at.min(view.now));
+        let from = if view.used > view.present {
+            view.used
+        } else {
+            self.pace.units(state.at.max(booked).min(view.now).nanos())
+        };
+        self.commit(view, from.saturating_add(self.pace.tokens(u64::from(cost))), cost, 0)
+    }
+
+    fn refund(&self, view: View, cost: u32, at: Option<Time>) -> (Decision, Option<FullAt>) {
+        let worth = self.pace.tokens(u64::from(cost));
+        let give = match at {
+            None => worth,
+            Some(at) if at > view.now => {
+                // A reservation that has not started: what queued behind it keeps its place.
+                let start = self.pace.units(at.nanos());
+                let behind = match self.admission {
+                    Admission::Fits => start.saturating_add(self.room),
+                    Admission::InTurn => start.saturating_add(worth),
+                    Admission::Paid => start.saturating_add(self.room).saturating_add(worth),
+                };
+                worth.saturating_sub(view.used.saturating_sub(behind))
+            }
+            // What was debited then has been refilled once the whole capacity has.
+            Some(at) => {
+                worth.min(self.pace.units(at.nanos()).saturating_add(self.room).saturating_sub(view.present))
+            }
+        };
+        let end = view.used.saturating_sub(give).max(view.present);
+        let given = u32::try_from((view.used - end) / self.pace.token()).unwrap_or(u32::MAX);
+        let (decision, state) = self.commit(view, end, given, 0);
+        (decision, state.filter(|_| end != view.used))
+    }
+
+    /// From when on the state equals a fresh one.
+    pub(super) fn fresh_at(state: &FullAt) -> Time {
+        state.at
+    }
+
+    pub(super) fn merge(state: &mut FullAt, other: &FullAt) {
+        if (other.at, other.overdrawn) > (state.at, state.overdrawn) {
+            *state = *other;
+        }
+    }
+
+    pub(super) fn words(state: &FullAt) -> Vec<u64> {
+        vec![state.at.nanos(), u64::from(state.overdrawn)]
+    }
+
+    pub(super) fn from_words(words: &[u64]) -> Option<FullAt> {
+        match *words {
+            [at, overdrawn @ (0 | 1)] => Some(FullAt { at: Time::from_nanos(at), overdrawn: overdrawn == 1 }),
+            _ => None,
+        }
+    }
+}
+
+/// An algorithm that is a flow with its own admission and capacity.
+macro_rules! flow_algorithm {
+    ($name:ident) => {
+        impl $name {
+            #[inline]
+            pub(super) fn flow(&self) -> &$crate::algorithm::Flow {
+                &self.flow
+            }
+        }
+
+        impl $crate::algorithm::Rules for $name {
+            type State = $crate::algorithm::FullAt;
+
+            fn capacity(&self) -> u32 {
+                self.flow.capacity()
+            }
+
+            fn decide(
+                &self,
+                state: &mut Self::State,
+                now: $crate::Time,
+                ask: &$crate::charge::Ask,
+            ) -> $crate::Decision {
+                let (decision, next) = self.flow.decide(*state, now, ask);
+                *state = next.unwrap_or(*state);
+                decision
+            }
+
+            fn fresh_at(&self, state: &Self::State) -> $crate::Time {
+                $crate::algorithm::Flow::fresh_at(state)
+            }
+
+            fn merge(&self, state: &mut Self::State, other: &Self::State) {
+                $crate::algorithm::Flow::merge(state, other);
+            }
+
+            fn words(state: &Self::State) -> alloc::vec::Vec<u64> {
+                $crate::algorithm::Flow::words(state)
+            }
+
+            fn from_words(words: &[u64]) -> Option<Self::State> {
+                $crate::algorithm::Flow::from_words(words)
+            }
+        }
+    };
+}
+
+pub(super) use flow_algorithm;

@@ -1,0 +1,216 @@
+//! Questions: charges, and the requests they form.
+
+use core::time::Duration;
+
+use crate::error::StoreError;
+use crate::key::Key;
+use crate::limit::Limit;
+use crate::time::Time;
+
+/// What a charge does to its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Action {
+    /// Debit the cost if there is room for all of it. Without a wait it passes now or not at all
+    /// (a queue always says when to start); with one it also passes if it becomes due within that
+    /// time, is debited at once, and the decision says when to start. A cost of 0 only looks, and
+    /// answers as a cost of 1 would be answered.
+    Take {
+        /// How long the caller would wait for its start.
+        max_wait: Option<Duration>,
+    },
+    /// Debit as much as there is, at most the cost, in one step.
+    TakeUpTo,
+    /// Debit the cost whatever there is; the balance may go below zero and is repaid by time.
+    Debit {
+        /// The instant it belongs to, if not now.
+        at: Option<Time>,
+    },
+    /// Give the cost back.
+    Refund {
+        /// The instant the debit belongs to, if not now: what has been refilled since, or has left
+        /// its window, is not given back again. An instant ahead names a reservation that has
+        /// not started; it gives back only what no later reservation queued behind.
+        at: Option<Time>,
+    },
+    /// Forget everything about this key: as good as new.
+    Forget,
+    /// Keep a lease for another term.
+    Renew,
+    /// End a lease.
+    Release,
+}
+
+/// The id of a lease on a place in a concurrency limit. Random, so that nobody ends another's lease.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(u128);
+
+impl LeaseId {
+    /// A place that nobody can give back early; it frees itself when the lease ends.
+    pub const ANONYMOUS: Self = Self(0);
+
+    /// An id from random bits.
+    pub const fn new(random: u128) -> Self {
+        Self(random)
+    }
+
+    /// The bits.
+    pub const fn get(self) -> u128 {
+        self.0
+    }
+}
+
+/// Names one mutating call, so that a call that may have been executed can be repeated without being
+/// executed twice. Random, or otherwise unique within the time a store remembers it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationId(u128);
+
+impl OperationId {
+    /// An id from random bits.
+    pub const fn new(random: u128) -> Self {
+        Self(random)
+    }
+
+    /// The bits.
+    pub const fn get(self) -> u128 {
+        self.0
+    }
+}
+
+/// A key, a limit and a cost: what is asked of one limit.
+///
+/// ```
+/// use tollgate_core::Limit;
+///
+/// let api = Limit::per_second(50).build("api")?;
+/// let charge = api.charge("user:42").cost(3);
+/// # let _ = charge;
+/// # Ok::<(), tollgate_core::LimitError>(())
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Charge<'a> {
+    pub(crate) key: Key<'a>,
+    pub(crate) limit: &'a Limit,
+    pub(crate) ask: Ask,
+}
+
+/// What a charge asks of its limit, apart from whom it is for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ask {
+    pub(crate) cost: u32,
+    pub(crate) action: Action,
+    pub(crate) lease: LeaseId,
+}
+
+impl<'a> Charge<'a> {
+    pub(crate) fn new(limit: &'a Limit, key: Key<'a>) -> Self {
+        let action = Action::Take { max_wait: None };
+        Self { key, limit, ask: Ask { cost: 1, action, lease: LeaseId::ANONYMOUS } }
+    }
+
+    /// How much it costs; 1 unless said. A cost of 0 only looks.
+    #[must_use]
+    pub fn cost(mut self, cost: u32) -> Self {
+        self.ask.cost = cost;
+        self
+    }
+
+    /// What it does; [`Action::Take`] unless said.
+    #[must_use]
+    pub fn action(mut self, action: Action) -> Self {
+        self.ask.action = action;
+        self
+    }
+
+    /// Passes as well if it becomes due within `wait`.
+    #[must_use]
+    pub fn waiting_up_to(self, wait: Duration) -> Self {
+        self.action(Action::Take { max_wait: Some(wait) })
+    }
+
+    /// The lease it acquires, keeps or ends; only concurrency limits look at it.
+    #[must_use]
+    pub fn lease(mut self, lease: LeaseId) -> Self {
+        self.ask.lease = lease;
+        self
+    }
+
+    /// Whom it is counted for.
+    pub fn key(&self) -> Key<'a> {
+        self.key
+    }
+
+    /// The limit.
+    pub fn limit(&self) -> &'a Limit {
+        self.limit
+    }
+
+    /// The cost.
+    pub fn get_cost(&self) -> u32 {
+        self.ask.cost
+    }
+
+    /// What it does.
+    pub fn get_action(&self) -> Action {
+        self.ask.action
+    }
+
+    /// Its lease.
+    pub fn get_lease(&self) -> LeaseId {
+        self.ask.lease
+    }
+
+    /// An error if this limit's algorithm cannot do that.
+    pub fn supported(&self) -> Result<(), StoreError> {
+        match self.limit.refusal(self.ask.action) {
+            None => Ok(()),
+            Some(why) => Err(StoreError::unsupported(self.limit.name(), why)),
+        }
+    }
+
+    /// It only looks: it can change nothing, whatever the answer.
+    pub fn only_looks(&self) -> bool {
+        self.ask.cost == 0 && matches!(self.ask.action, Action::Take { .. } | Action::TakeUpTo)
+    }
+
+    /// Both name the same state: the same limit and the same key.
+    pub fn same_state(&self, other: &Charge<'_>) -> bool {
+        self.limit.id() == other.limit.id() && self.key == other.key
+    }
+}
+
+/// Charges that stand or fall together.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    charges: &'a [Charge<'a>],
+    id: Option<OperationId>,
+}
+
+impl<'a> Request<'a> {
+    /// A request of these charges.
+    pub fn new(charges: &'a [Charge<'a>]) -> Self {
+        Self { charges, id: None }
+    }
+
+    /// Names the call, so that a repetition is answered and not executed again.
+    #[must_use]
+    pub fn with_id(mut self, id: OperationId) -> Self {
+        self.id = Some(id);
+        self
+    }
+
+    /// The charges, in order.
+    pub fn charges(&self) -> &'a [Charge<'a>] {
+        self.charges
+    }
+
+    /// The operation id, if the call has one.
+    pub fn id(&self) -> Option<OperationId> {
+        self.id
+    }
+
+    /// An error if one of the charges asks its limit for what its algorithm cannot do.
+    pub fn supported(&self) -> Result<(), StoreError> {
+        self.charges.iter().try_for_each(Charge::supported)
+    }
+}

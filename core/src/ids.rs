@@ -1,0 +1,29 @@
+//! Random ids for calls and leases.
+
+use core::hash::BuildHasher;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::hash::RandomState;
+use std::sync::OnceLock;
+
+use crate::charge::{LeaseId, OperationId};
+
+/// Never zero, and never the same twice: half of it is this process's random number, the other half is a
+/// number that no other call in this process gets, scrambled with a secret.
+fn unique() -> u128 {
+    static PROCESS: OnceLock<(u64, RandomState)> = OnceLock::new();
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let (process, secret) =
+        PROCESS.get_or_init(|| (RandomState::new().hash_one("process"), RandomState::new()));
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    u128::from(process ^ secret.hash_one(number)) << 64 | u128::from(number) | 1 << 127
+}
+
+/// An operation id that no other call has.
+pub(crate) fn operation() -> OperationId {
+    OperationId::new(unique())
+}
+
+/// A lease id that no other holder has.
+pub(crate) fn lease() -> LeaseId {
+    LeaseId::new(unique())
+}

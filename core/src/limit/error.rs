@@ -1,0 +1,47 @@
+//! Why a limit was refused at construction.
+
+use alloc::string::String;
+use core::fmt;
+
+/// A limit that cannot be built: which field, what is wrong with it, and what would be right.
+///
+/// ```
+/// use tollgate_core::Limit;
+///
+/// let error = Limit::per_second(0).build("api").unwrap_err();
+/// assert_eq!(error.field(), "count");
+/// assert_eq!(error.to_string(), "limit `api`: count is 0; use at least 1");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LimitError {
+    pub(super) name: String,
+    pub(super) field: &'static str,
+    pub(super) problem: String,
+    pub(super) advice: String,
+}
+
+impl LimitError {
+    /// The field that was wrong.
+    pub fn field(&self) -> &'static str {
+        self.field
+    }
+
+    /// What was wrong with it.
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+
+    /// What would be right.
+    pub fn advice(&self) -> &str {
+        &self.advice
+    }
+}
+
+impl fmt::Display for LimitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, field, problem, advice } = self;
+        write!(f, "limit `{name}`: {field} {problem}; {advice}")
+    }
+}
+
+impl core::error::Error for LimitError {}

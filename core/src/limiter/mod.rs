@@ -1,0 +1,181 @@
+//! What a user holds: a store and a clock.
+
+#[cfg(feature = "std")]
+mod lease;
+#[cfg(feature = "std")]
+mod line;
+mod now;
+mod reservation;
+#[cfg(feature = "std")]
+mod waiting;
+
+use alloc::sync::Arc;
+
+#[cfg(feature = "std")]
+pub use lease::Lease;
+pub use reservation::Reservation;
+#[cfg(feature = "std")]
+pub use waiting::Patience;
+
+use crate::charge::{Action, Charge, Request};
+use crate::clock::Clock;
+#[cfg(feature = "std")]
+use crate::clock::SystemClock;
+use crate::decision::{Decision, Verdict};
+use crate::error::StoreError;
+use crate::event::{Event, Observer};
+use crate::key::Key;
+use crate::limit::Limit;
+use crate::store::Store;
+use crate::time::Time;
+
+/// Decides whether something may pass, on a store and by a clock.
+///
+/// Methods that end in `_now` are there if the store never waits; they need no runtime. The others are
+/// there on every store.
+///
+/// A limiter is made once and shared; it needs no `mut`.
+pub struct Limiter<S, #[cfg(feature = "std")] C = SystemClock, #[cfg(not(feature = "std"))] C> {
+    store: S,
+    clock: C,
+    observer: Option<Arc<dyn Observer>>,
+    #[cfg(feature = "std")]
+    line: line::Lines,
+}
+
+#[cfg(feature = "std")]
+impl<S: Store> Limiter<S> {
+    /// A limiter on `store`, by the machine's clock.
+    pub fn new(store: S) -> Self {
+        Self::with_clock(store, SystemClock::new())
+    }
+}
+
+impl<S: Store, C: Clock> Limiter<S, C> {
+    /// A limiter on `store`, by `clock`.
+    pub fn with_clock(store: S, clock: C) -> Self {
+        Self {
+            store,
+            clock,
+            observer: None,
+            #[cfg(feature = "std")]
+            line: line::Lines::default(),
+        }
+    }
+
+    /// Tells `observer` what happens.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    /// The store.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// The clock.
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
+    /// May one pass?
+    pub async fn check<'k>(&self, limit: &'k Limit, key: impl Into<Key<'k>>) -> Result<Decision, StoreError> {
+        self.charge(limit.charge(key)).await
+    }
+
+    /// May this charge pass? For a cost, a wait or another action; [`Limit::charge`] makes one.
+    pub async fn charge(&self, charge: Charge<'_>) -> Result<Decision, StoreError> {
+        let (decision, _) = self.charge_at(charge).await?;
+        Ok(decision)
+    }
+
+    /// May they all pass? All are debited or none is.
+    pub async fn check_all<'a>(&self, charges: impl AsRef<[Charge<'a>]>) -> Result<Verdict, StoreError> {
+        let charges = charges.as_ref();
+        let verdict = self.store.decide(self.request(charges), self.clock.now()).await?;
+        self.report(charges, &verdict);
+        Ok(verdict)
+    }
+
+    /// What would be answered, without taking anything.
+    pub async fn peek<'k>(&self, limit: &'k Limit, key: impl Into<Key<'k>>) -> Result<Decision, StoreError> {
+        self.charge(limit.charge(key).cost(0)).await
+    }
+
+    /// Takes as many as there are, at most `most`, in one step; [`Decision::granted`] says how many.
+    pub async fn take_up_to<'k>(
+        &self,
+        limit: &'k Limit,
+        key: impl Into<Key<'k>>,
+        most: u32,
+    ) -> Result<Decision, StoreError> {
+        self.charge(limit.charge(key).cost(most).action(Action::TakeUpTo)).await
+    }
+
+    /// Takes `cost` whatever there is. The balance may go below zero; time repays it.
+    pub async fn debit<'k>(
+        &self,
+        limit: &'k Limit,
+        key: impl Into<Key<'k>>,
+        cost: u32,
+    ) -> Result<Decision, StoreError> {
+        self.charge(limit.charge(key).cost(cost).action(Action::Debit { at: None })).await
+    }
+
+    /// Gives `cost` back.
+    pub async fn refund<'k>(
+        &self,
+        limit: &'k Limit,
+        key: impl Into<Key<'k>>,
+        cost: u32,
+    ) -> Result<Decision, StoreError> {
+        self.charge(limit.charge(key).cost(cost).action(Action::Refund { at: None })).await
+    }
+
+    /// Forgets the key: as good as new.
+    pub async fn forget<'k>(&self, limit: &'k Limit, key: impl Into<Key<'k>>) -> Result<(), StoreError> {
+        self.charge(limit.charge(key).action(Action::Forget)).await.map(drop)
+    }
+
+    /// One charge, and when it was decided by the clock that decided.
+    async fn charge_at(&self, charge: Charge<'_>) -> Result<(Decision, Time), StoreError> {
+        let charges = [charge];
+        let verdict = self.store.decide(self.request(&charges), self.clock.now()).await?;
+        let at = verdict.decided_at();
+        self.report(&charges, &verdict);
+        let decision = verdict.into_first().ok_or_else(|| {
+            StoreError::new(crate::ErrorKind::Internal, "the store answered a charge without a decision")
+        })?;
+        Ok((decision, at))
+    }
+
+    /// A call whose answer may be lost is named, so that nobody repeats it blindly.
+    fn request<'a>(&self, charges: &'a [Charge<'a>]) -> Request<'a> {
+        let request = Request::new(charges);
+        #[cfg(feature = "std")]
+        if self.store.capability().may_lose_answers && !charges.iter().all(Charge::only_looks) {
+            return request.with_id(crate::ids::operation());
+        }
+        request
+    }
+
+    #[inline]
+    fn report(&self, charges: &[Charge<'_>], verdict: &Verdict) {
+        if let Some(observer) = &self.observer {
+            for (charge, decision) in charges.iter().zip(verdict.decisions()) {
+                observer.observe(Event::Decided { limit: charge.limit.name(), decision });
+            }
+        }
+    }
+}
+
+impl<S: core::fmt::Debug, C: core::fmt::Debug> core::fmt::Debug for Limiter<S, C> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Limiter")
+            .field("store", &self.store)
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,106 @@
+//! The pure function over whole requests: all charges are debited or none is.
+
+use smallvec::SmallVec;
+
+use crate::charge::{Action, Ask, Charge, LeaseId};
+use crate::decision::{Decision, Verdict};
+use crate::state::State;
+use crate::time::Time;
+
+/// Decides a request at `now`. `states[slots[i]]` is the state of the charge `i`; charges with the same
+/// limit and key share one. What every store does with a request, this function defines.
+///
+/// # Panics
+///
+/// If there are fewer slots than charges, or a slot names no state.
+pub fn settle(charges: &[Charge<'_>], slots: &[usize], states: &mut [State], now: Time) -> Verdict {
+    if let [charge] = charges {
+        return Verdict::one(states[slots[0]].apply(charge, now), now);
+    }
+    let before: SmallVec<[State; 4]> = states.iter().cloned().collect();
+    let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
+    for (charge, slot) in charges.iter().zip(slots) {
+        decisions.push(states[*slot].answer(charge.limit, now, &charge.ask));
+    }
+    if decisions.iter().any(Decision::is_denied) {
+        states.clone_from_slice(&before);
+        for ((charge, slot), decision) in charges.iter().zip(slots).zip(&mut decisions) {
+            if decision.is_allowed() {
+                // It had room, but nothing is debited: say what is there.
+                *decision = before[*slot].clone().answer(charge.limit, now, &LOOK);
+            } else {
+                states[*slot].denied(charge.limit, now, &charge.ask, decision);
+            }
+        }
+    }
+    Verdict::new(decisions, now)
+}
+
+const LOOK: Ask = Ask { cost: 0, action: Action::Take { max_wait: None }, lease: LeaseId::ANONYMOUS };
+
+/// For each charge, which state is its own: charges with the same limit and key share one. Also says how
+/// many states there are.
+pub fn slots(charges: &[Charge<'_>]) -> (SmallVec<[usize; 4]>, usize) {
+    let mut slots: SmallVec<[usize; 4]> = SmallVec::new();
+    let mut states = 0;
+    for (index, charge) in charges.iter().enumerate() {
+        let same = charges[..index].iter().position(|earlier| earlier.same_state(charge));
+        slots.push(same.map_or(states, |earlier| slots[earlier]));
+        states += usize::from(same.is_none());
+    }
+    (slots, states)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Limit;
+    use alloc::vec;
+
+    const NOW: Time = Time::from_secs(1_790_000_000);
+
+    fn run(charges: &[Charge<'_>], states: &mut [State]) -> Verdict {
+        let (slots, _) = slots(charges);
+        settle(charges, &slots, states, NOW)
+    }
+
+    #[test]
+    fn all_or_nothing() {
+        let wide = Limit::per_second(10).build("wide").expect("valid");
+        let narrow = Limit::per_second(2).build("narrow").expect("valid");
+        let mut states = vec![State::default(); 2];
+        let denied = run(&[wide.charge("a").cost(5), narrow.charge("a").cost(3)], &mut states);
+        assert!(denied.is_denied());
+        assert_eq!(denied.tight_index(), Some(1));
+        assert_eq!(denied.decisions()[0].remaining(), 10, "nothing was debited");
+        let allowed = run(&[wide.charge("a").cost(5), narrow.charge("a").cost(2)], &mut states);
+        assert!(allowed.is_allowed());
+        assert_eq!(allowed.tight_index(), Some(1));
+    }
+
+    #[test]
+    fn the_same_key_twice_counts_twice() {
+        let limit = Limit::per_second(5).build("api").expect("valid");
+        let charges = [limit.charge("a").cost(3), limit.charge("b"), limit.charge("a").cost(3)];
+        assert_eq!(slots(&charges).0[..], [0, 1, 0]);
+        let mut states = vec![State::default(); 2];
+        assert!(run(&charges, &mut states).is_denied());
+        let twice = run(&[limit.charge("a").cost(3), limit.charge("a").cost(2)], &mut states);
+        assert_eq!((twice.is_allowed(), twice.decisions()[1].remaining()), (true, 0));
+    }
+
+    #[test]
+    fn a_denial_by_another_charge_neither_counts_nor_blocks() {
+        let login = Limit::per_hour(3)
+            .sliding_log()
+            .count_denied()
+            .block_for(core::time::Duration::from_secs(60))
+            .build("login")
+            .expect("valid");
+        let full = Limit::per_hour(1).build("full").expect("valid");
+        let mut states = vec![State::default(); 2];
+        assert!(run(&[login.charge("a"), full.charge("a")], &mut states).is_allowed());
+        assert!(run(&[login.charge("a"), full.charge("a")], &mut states).is_denied());
+        assert_eq!(run(&[login.charge("a").cost(0)], &mut states).decisions()[0].remaining(), 2);
+    }
+}

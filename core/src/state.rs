@@ -1,0 +1,176 @@
+//! The state of one key under one limit, and its snapshots.
+
+use alloc::vec::Vec;
+
+use crate::algorithm::{AlgorithmKind, Body, FullAt};
+use crate::charge::{Action, Ask, Charge};
+use crate::decision::{Decision, Outcome};
+use crate::error::{ErrorKind, StoreError};
+use crate::limit::Limit;
+use crate::time::Time;
+
+/// What a store remembers of one key under one limit. The default is a fresh state, and a state that
+/// equals a fresh one again need not be remembered.
+///
+/// ```
+/// use tollgate_core::{Limit, State, Time};
+///
+/// let limit = Limit::per_second(10).build("api")?;
+/// let (mut state, now) = (State::default(), Time::from_secs(1_790_000_000));
+/// let decision = state.apply(&limit.charge("user:42").cost(4), now);
+/// assert_eq!(decision.remaining(), 6);
+/// # Ok::<(), tollgate_core::LimitError>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct State {
+    body: Body,
+    blocked_until: Time,
+}
+
+impl State {
+    /// The pure function that every store must agree with: decides one charge alone at `now`, and
+    /// changes the state accordingly. The charge's key does not matter here.
+    pub fn apply(&mut self, charge: &Charge<'_>, now: Time) -> Decision {
+        self.decide(charge.limit, now, &charge.ask)
+    }
+
+    /// Whether the state equals a fresh one at `now`: there is no need to remember it.
+    pub fn is_fresh(&self, limit: &Limit, now: Time) -> bool {
+        self.fresh_at(limit) <= now
+    }
+
+    /// From when on the state equals a fresh one, if nobody comes.
+    pub fn fresh_at(&self, limit: &Limit) -> Time {
+        if self.body == Body::Fresh {
+            return self.blocked_until;
+        }
+        limit.algorithm().fresh_at(&mut self.body.clone()).max(self.blocked_until)
+    }
+
+    /// Takes over what another view of the same key knows: the tighter of both, field by field.
+    /// Merging the same view twice changes nothing.
+    pub fn merge(&mut self, limit: &Limit, other: &State) {
+        self.blocked_until = self.blocked_until.max(other.blocked_until);
+        limit.algorithm().merge(&mut self.body, &mut other.body.clone());
+    }
+
+    /// The state in raw words.
+    pub fn snapshot(&self, limit: &Limit) -> Snapshot {
+        let mut words = limit.algorithm().words(&mut self.body.clone());
+        words.push(self.blocked_until.nanos());
+        Snapshot { version: Snapshot::VERSION, kind: limit.kind(), words }
+    }
+
+    /// The state that a snapshot holds. An error if another version or algorithm made it.
+    pub fn from_snapshot(limit: &Limit, snapshot: &Snapshot) -> Result<Self, StoreError> {
+        let corrupt = |why| Err(StoreError::new(ErrorKind::Corrupt, why));
+        if snapshot.version != Snapshot::VERSION {
+            return corrupt("the snapshot has a version that this program does not know");
+        }
+        if snapshot.kind != limit.kind() {
+            return corrupt("the snapshot was made by another algorithm");
+        }
+        let Some((blocked_until, words)) = snapshot.words.split_last() else {
+            return corrupt("the snapshot is empty");
+        };
+        match limit.algorithm().from_words(words) {
+            Some(body) => Ok(Self { body, blocked_until: Time::from_nanos(*blocked_until) }),
+            None => corrupt("the snapshot's words make no state of this algorithm"),
+        }
+    }
+
+    /// The state of a flow, for stores that keep it in a word.
+    pub fn from_flow(full_at: FullAt) -> Self {
+        Self { body: full_at.into(), blocked_until: Time::EPOCH }
+    }
+
+    /// The word that [`from_flow`](Self::from_flow) takes; `None` for any other state.
+    pub fn as_flow(&self) -> Option<FullAt> {
+        match self.body {
+            Body::Fresh => Some(FullAt::default()),
+            Body::Flow(full_at) => Some(full_at),
+            _ => None,
+        }
+    }
+
+    /// Decides one charge alone, and lets a denial have its consequences.
+    pub(crate) fn decide(&mut self, limit: &Limit, now: Time, ask: &Ask) -> Decision {
+        let decision = self.answer(limit, now, ask);
+        if decision.is_denied() {
+            self.denied(limit, now, ask, &decision);
+        }
+        decision
+    }
+
+    /// Decides one charge; a denial has no consequences yet.
+    pub(crate) fn answer(&mut self, limit: &Limit, now: Time, ask: &Ask) -> Decision {
+        let takes = matches!(ask.action, Action::Take { .. } | Action::TakeUpTo);
+        if self.blocked_until <= now || !takes {
+            if ask.action == Action::Forget {
+                self.blocked_until = Time::EPOCH;
+            }
+            return limit.algorithm().decide(&mut self.body, now, ask);
+        }
+        // Blocked: look, but say how long the block lasts.
+        let look = Ask { cost: 0, action: Action::Take { max_wait: None }, ..*ask };
+        let seen = limit.algorithm().decide(&mut self.body, now, &look).raw();
+        let block = self.blocked_until.nanos() - now.nanos();
+        let wait = if seen.outcome == Outcome::Denied { seen.wait.max(block) } else { block };
+        let reset = seen.reset.max(block);
+        crate::RawDecision {
+            outcome: Outcome::Denied,
+            granted: 0,
+            left: seen.left.min(0),
+            wait,
+            reset,
+            ..seen
+        }
+        .into()
+    }
+
+    /// A denial that this limit itself caused: it may count, and it may block.
+    pub(crate) fn denied(&mut self, limit: &Limit, now: Time, ask: &Ask, decision: &Decision) {
+        let took = ask.cost > 0 && matches!(ask.action, Action::Take { .. } | Action::TakeUpTo);
+        if !took || decision.outcome() != Outcome::Denied || self.blocked_until > now {
+            return;
+        }
+        limit.algorithm().denied(&mut self.body, now, ask);
+        if limit.block() > 0 {
+            self.blocked_until = now.after(limit.block());
+        }
+    }
+}
+
+/// A state in raw words, to export from one store and merge into another.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+pub struct Snapshot {
+    version: u8,
+    kind: AlgorithmKind,
+    words: Vec<u64>,
+}
+
+impl Snapshot {
+    /// The version that this program writes.
+    pub const VERSION: u8 = 1;
+
+    /// A snapshot from its parts; whether they make sense shows when it is merged.
+    pub fn from_parts(version: u8, kind: AlgorithmKind, words: Vec<u64>) -> Self {
+        Self { version, kind, words }
+    }
+
+    /// Which version wrote it.
+    pub fn version(&self) -> u8 {
+        self.version
+    }
+
+    /// Which algorithm made it.
+    pub fn kind(&self) -> AlgorithmKind {
+        self.kind
+    }
+
+    /// The words.
+    pub fn words(&self) -> &[u64] {
+        &self.words
+    }
+}
