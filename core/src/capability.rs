@@ -1,6 +1,8 @@
 //! What a store can do, as data.
 
-use crate::time::Time;
+use core::time::Duration;
+
+use crate::algorithm::AlgorithmKind;
 
 /// Whose clock decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,6 +25,44 @@ pub enum Atomicity {
     WithinEntity,
 }
 
+/// A set of algorithms.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Kinds(u16);
+
+impl Kinds {
+    /// Every algorithm.
+    pub const ALL: Self = Self(u16::MAX);
+    /// None of them.
+    pub const NONE: Self = Self(0);
+
+    /// These.
+    pub const fn of(kinds: &[AlgorithmKind]) -> Self {
+        let (mut bits, mut index) = (0, 0);
+        while index < kinds.len() {
+            bits |= 1 << kinds[index] as u16;
+            index += 1;
+        }
+        Self(bits)
+    }
+
+    /// Whether this algorithm is one of them.
+    pub const fn contains(self, kind: AlgorithmKind) -> bool {
+        self.0 & 1 << kind as u16 != 0
+    }
+}
+
+/// How far back a repeated [operation id](crate::OperationId) is recognised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum OperationMemory {
+    /// Not at all.
+    None,
+    /// For at least this long.
+    For(Duration),
+    /// The last so many calls of each key.
+    Last(u32),
+}
+
 /// What a store can do. What it cannot do is data that a caller and a test suite can read, not a
 /// surprise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,15 +72,15 @@ pub struct Capability {
     pub timekeeper: Timekeeper,
     /// How requests across entities stay all or nothing.
     pub atomicity: Atomicity,
-    /// Decisions are those of the pure function, for any number of concurrent callers. Otherwise the
-    /// store trades exactness for something else, and says what.
-    pub exact: bool,
-    /// A repeated operation id is answered and not executed again.
-    pub operation_ids: bool,
+    /// For which algorithms decisions are those of the pure function, whatever the number of concurrent
+    /// callers. For the others the store trades exactness for something else, and says what.
+    pub exact: Kinds,
+    /// How far back a repeated operation id is recognised.
+    pub operation_ids: OperationMemory,
     /// Calls may end with an unknown effect, so a limiter should name every mutating one.
     pub may_lose_answers: bool,
-    /// States can be exported and merged.
-    pub snapshots: bool,
+    /// For which algorithms states can be exported and merged.
+    pub snapshots: Kinds,
 }
 
 impl Capability {
@@ -49,10 +89,10 @@ impl Capability {
         Self {
             timekeeper: Timekeeper::Caller,
             atomicity: Atomicity::Everywhere,
-            exact: true,
-            operation_ids: true,
+            exact: Kinds::ALL,
+            operation_ids: OperationMemory::For(Duration::from_secs(60)),
             may_lose_answers: false,
-            snapshots: true,
+            snapshots: Kinds::ALL,
         }
     }
 
@@ -70,17 +110,17 @@ impl Capability {
         self
     }
 
-    /// Decisions may differ from the pure function's.
+    /// Decisions are the pure function's only for these algorithms.
     #[must_use]
-    pub const fn approximate(mut self) -> Self {
-        self.exact = false;
+    pub const fn exact_for(mut self, kinds: Kinds) -> Self {
+        self.exact = kinds;
         self
     }
 
-    /// Operation ids are not remembered.
+    /// Operation ids are recognised that far back.
     #[must_use]
-    pub const fn without_operation_ids(mut self) -> Self {
-        self.operation_ids = false;
+    pub const fn remembering(mut self, memory: OperationMemory) -> Self {
+        self.operation_ids = memory;
         self
     }
 
@@ -91,18 +131,10 @@ impl Capability {
         self
     }
 
-    /// States cannot be exported.
+    /// States can be exported only for these algorithms.
     #[must_use]
-    pub const fn without_snapshots(mut self) -> Self {
-        self.snapshots = false;
+    pub const fn exporting(mut self, kinds: Kinds) -> Self {
+        self.snapshots = kinds;
         self
     }
-}
-
-/// For how long a store that remembers operation ids does so, at least.
-pub const OPERATION_MEMORY: core::time::Duration = core::time::Duration::from_secs(60);
-
-/// Until when an operation executed at `now` is remembered.
-pub fn remembered_until(now: Time) -> Time {
-    now + OPERATION_MEMORY
 }

@@ -1,10 +1,13 @@
 //! Questions: charges, and the requests they form.
 
+use alloc::format;
 use core::time::Duration;
 
+use crate::algorithm::AlgorithmKind;
+use crate::decision::Decision;
 use crate::error::StoreError;
 use crate::key::Key;
-use crate::limit::Limit;
+use crate::limit::{Limit, MAX_COUNT};
 use crate::time::Time;
 
 /// What a charge does to its limit.
@@ -75,6 +78,11 @@ impl OperationId {
     pub const fn get(self) -> u128 {
         self.0
     }
+
+    /// The id of one part of an operation that has several.
+    pub(crate) const fn part(self, index: u32) -> Self {
+        Self(self.0 ^ (index as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
+    }
 }
 
 /// A key, a limit and a cost: what is asked of one limit.
@@ -87,7 +95,7 @@ impl OperationId {
 /// # let _ = charge;
 /// # Ok::<(), tollgate_core::LimitError>(())
 /// ```
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge<'a> {
     pub(crate) key: Key<'a>,
     pub(crate) limit: &'a Limit,
@@ -95,7 +103,7 @@ pub struct Charge<'a> {
 }
 
 /// What a charge asks of its limit, apart from whom it is for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
     pub(crate) cost: u32,
     pub(crate) action: Action,
@@ -160,8 +168,12 @@ impl<'a> Charge<'a> {
         self.ask.lease
     }
 
-    /// An error if this limit's algorithm cannot do that.
+    /// An error if this limit's algorithm cannot do that, or if the cost is beyond what limits can count.
     pub fn supported(&self) -> Result<(), StoreError> {
+        if self.ask.cost > MAX_COUNT {
+            let why = format!("the cost is {}; use at most {MAX_COUNT}", self.ask.cost);
+            return Err(StoreError::unsupported(self.limit.name(), &why));
+        }
         match self.limit.refusal(self.ask.action) {
             None => Ok(()),
             Some(why) => Err(StoreError::unsupported(self.limit.name(), why)),
@@ -173,6 +185,24 @@ impl<'a> Charge<'a> {
         self.ask.cost == 0 && matches!(self.ask.action, Action::Take { .. } | Action::TakeUpTo)
     }
 
+    /// The charge that gives back what this one was granted, as decided at `decided_at`; `None` if there is
+    /// nothing to give back, or no way. A limiter that warms up gives back its debt only.
+    pub fn undo(&self, decision: &Decision, decided_at: Time) -> Option<Self> {
+        let given = self.cost(decision.granted());
+        match self.ask.action {
+            _ if decision.is_denied() || decision.granted() == 0 => None,
+            Action::Take { .. } | Action::TakeUpTo if self.limit.kind() == AlgorithmKind::Concurrency => {
+                (self.ask.lease != LeaseId::ANONYMOUS).then(|| given.action(Action::Release))
+            }
+            Action::Take { .. } | Action::TakeUpTo => {
+                Some(given.action(Action::Refund { at: Some(decided_at + decision.start_after()) }))
+            }
+            Action::Debit { at } => Some(given.action(Action::Refund { at })),
+            Action::Refund { at } => Some(given.action(Action::Debit { at })),
+            Action::Forget | Action::Renew | Action::Release => None,
+        }
+    }
+
     /// Both name the same state: the same limit and the same key.
     pub fn same_state(&self, other: &Charge<'_>) -> bool {
         self.limit.id() == other.limit.id() && self.key == other.key
@@ -180,7 +210,7 @@ impl<'a> Charge<'a> {
 }
 
 /// Charges that stand or fall together.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     charges: &'a [Charge<'a>],
     id: Option<OperationId>,

@@ -56,6 +56,8 @@ pub struct Decision {
 pub struct RawDecision {
     /// What came out.
     pub outcome: Outcome,
+    /// Who decided.
+    pub source: Source,
     /// How much was debited, held or given back.
     pub granted: u32,
     /// The most that can pass at once.
@@ -73,8 +75,8 @@ pub struct RawDecision {
 impl From<RawDecision> for Decision {
     #[inline]
     fn from(raw: RawDecision) -> Self {
-        let RawDecision { outcome, granted, limit, left, unit, wait, reset } = raw;
-        Self { outcome, source: Source::Store, granted, limit, left, unit: unit.max(1), wait, reset }
+        let RawDecision { outcome, source, granted, limit, left, unit, wait, reset } = raw;
+        Self { outcome, source, granted, limit, left, unit: unit.max(1), wait, reset }
     }
 }
 
@@ -161,8 +163,8 @@ impl Decision {
 
     /// The raw numbers, to send elsewhere.
     pub fn raw(&self) -> RawDecision {
-        let Self { outcome, source: _, granted, limit, left, unit, wait, reset } = *self;
-        RawDecision { outcome, granted, limit, left, unit, wait, reset }
+        let Self { outcome, source, granted, limit, left, unit, wait, reset } = *self;
+        RawDecision { outcome, source, granted, limit, left, unit, wait, reset }
     }
 
     /// Orders decisions by how little room they leave; the largest is the tight one.
@@ -280,7 +282,8 @@ mod tests {
     use super::*;
 
     fn decision(outcome: Outcome, left: i64, wait: u64) -> Decision {
-        RawDecision { outcome, granted: 1, limit: 10, left, unit: 10, wait, reset: 0 }.into()
+        RawDecision { outcome, source: Source::Store, granted: 1, limit: 10, left, unit: 10, wait, reset: 0 }
+            .into()
     }
 
     fn verdict<const N: usize>(decisions: [Decision; N]) -> Verdict {

@@ -3,6 +3,7 @@
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::sync::Arc;
 use core::fmt;
 
 /// What kind of failure.
@@ -36,12 +37,14 @@ pub enum Effect {
 }
 
 /// A call that a store could not answer. A denial is not an error.
-#[derive(Debug)]
+///
+/// It can be cloned, because one failed call may have to be told to many callers.
+#[derive(Clone, Debug)]
 pub struct StoreError {
     kind: ErrorKind,
     effect: Effect,
     message: Cow<'static, str>,
-    source: Option<Box<dyn core::error::Error + Send + Sync>>,
+    source: Option<Arc<dyn core::error::Error + Send + Sync>>,
 }
 
 impl StoreError {
@@ -50,7 +53,8 @@ impl StoreError {
         Self { kind, effect: Effect::None, message: message.into(), source: None }
     }
 
-    pub(crate) fn unsupported(limit: &str, why: &str) -> Self {
+    /// The algorithm or the store cannot do what was asked of a limit.
+    pub fn unsupported(limit: &str, why: &str) -> Self {
         Self::new(ErrorKind::Unsupported, format!("limit `{limit}`: {why}"))
     }
 
@@ -64,7 +68,7 @@ impl StoreError {
     /// What caused it.
     #[must_use]
     pub fn caused_by(mut self, source: impl Into<Box<dyn core::error::Error + Send + Sync>>) -> Self {
-        self.source = Some(source.into());
+        self.source = Some(Arc::from(source.into()));
         self
     }
 

@@ -18,12 +18,16 @@ fn unique() -> u128 {
     u128::from(process ^ secret.hash_one(number)) << 64 | u128::from(number) | 1 << 127
 }
 
-/// An operation id that no other call has.
-pub(crate) fn operation() -> OperationId {
-    OperationId::new(unique())
+impl OperationId {
+    /// An id that no other call has, in this process or another.
+    pub fn unique() -> Self {
+        Self::new(unique())
+    }
 }
 
-/// A lease id that no other holder has.
-pub(crate) fn lease() -> LeaseId {
-    LeaseId::new(unique())
+impl LeaseId {
+    /// An id that no other holder has, in this process or another.
+    pub fn unique() -> Self {
+        Self::new(unique())
+    }
 }

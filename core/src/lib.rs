@@ -11,7 +11,7 @@
 //! - [`Decision`], [`Verdict`] (`decision`): what is answered.
 //! - `algorithm`: one file per algorithm; `pace`: rates without drift.
 //! - [`State`], [`Snapshot`] (`state`), [`settle`]: the pure functions that every store agrees with.
-//! - [`Store`], [`DynStore`], [`ImmediateStore`] (`store`), [`Capability`], [`StoreError`]: the seam.
+//! - [`Store`], [`AnyStore`], [`ImmediateStore`] (`store`), [`Capability`], [`StoreError`]: the seam.
 //! - [`Clock`], [`Timer`] (`clock`), [`Time`] (`time`): where time comes from.
 //! - [`Limiter`] (`limiter`): what a user holds.
 //! - [`Event`], [`Observer`] (`event`): what metrics hang on.
@@ -40,8 +40,8 @@ mod time;
 #[cfg(test)]
 mod trying;
 
-pub use algorithm::{AlgorithmKind, Flow, FullAt, RedisCellReply};
-pub use capability::{Atomicity, Capability, OPERATION_MEMORY, Timekeeper, remembered_until};
+pub use algorithm::{AlgorithmKind, FLOW_JITTER, Flow, FullAt, RedisCellReply};
+pub use capability::{Atomicity, Capability, Kinds, OperationMemory, Timekeeper};
 pub use charge::{Action, Charge, LeaseId, OperationId, Request};
 pub use clock::{BlockingTimer, Clock, Timer};
 #[cfg(feature = "std")]
@@ -52,11 +52,12 @@ pub use event::{Event, Observer};
 pub use key::Key;
 pub use limit::{
     Limit, LimitBuilder, LimitError, MAX_COUNT, MAX_ENTRIES, MAX_FILL, MAX_NAME, MAX_PERIOD, MAX_SUB_BUCKETS,
+    Numbers,
 };
 #[cfg(feature = "std")]
 pub use limiter::{Lease, Patience};
 pub use limiter::{Limiter, Reservation};
 pub use settle::{settle, slots};
 pub use state::{Snapshot, State};
-pub use store::{DynStore, ImmediateStore, Run, RunVerdict, Store};
+pub use store::{AnyStore, DynStore, Export, ImmediateStore, Run, RunVerdict, Store, decide_one_by_one};
 pub use time::Time;

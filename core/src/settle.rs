@@ -29,7 +29,7 @@ pub fn settle(charges: &[Charge<'_>], slots: &[usize], states: &mut [State], now
                 // It had room, but nothing is debited: say what is there.
                 *decision = before[*slot].clone().answer(charge.limit, now, &LOOK);
             } else {
-                states[*slot].denied(charge.limit, now, &charge.ask, decision);
+                *decision = states[*slot].denied(charge.limit, now, &charge.ask, *decision);
             }
         }
     }

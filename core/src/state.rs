@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::algorithm::{AlgorithmKind, Body, FullAt};
 use crate::charge::{Action, Ask, Charge};
-use crate::decision::{Decision, Outcome};
+use crate::decision::{Decision, Outcome, RawDecision};
 use crate::error::{ErrorKind, StoreError};
 use crate::limit::Limit;
 use crate::time::Time;
@@ -25,6 +25,9 @@ use crate::time::Time;
 pub struct State {
     body: Body,
     blocked_until: Time,
+    /// From when on this equals a fresh state, under the numbers that the limit had. Another limit of the same
+    /// name does not bring back what has ended.
+    fresh_at: Time,
 }
 
 impl State {
@@ -35,16 +38,13 @@ impl State {
     }
 
     /// Whether the state equals a fresh one at `now`: there is no need to remember it.
-    pub fn is_fresh(&self, limit: &Limit, now: Time) -> bool {
-        self.fresh_at(limit) <= now
+    pub fn is_fresh(&self, now: Time) -> bool {
+        self.fresh_at <= now
     }
 
     /// From when on the state equals a fresh one, if nobody comes.
-    pub fn fresh_at(&self, limit: &Limit) -> Time {
-        if self.body == Body::Fresh {
-            return self.blocked_until;
-        }
-        limit.algorithm().fresh_at(&mut self.body.clone()).max(self.blocked_until)
+    pub fn fresh_at(&self) -> Time {
+        self.fresh_at
     }
 
     /// Takes over what another view of the same key knows: the tighter of both, field by field.
@@ -52,6 +52,7 @@ impl State {
     pub fn merge(&mut self, limit: &Limit, other: &State) {
         self.blocked_until = self.blocked_until.max(other.blocked_until);
         limit.algorithm().merge(&mut self.body, &mut other.body.clone());
+        self.note_end(limit);
     }
 
     /// The state in raw words.
@@ -74,14 +75,19 @@ impl State {
             return corrupt("the snapshot is empty");
         };
         match limit.algorithm().from_words(words) {
-            Some(body) => Ok(Self { body, blocked_until: Time::from_nanos(*blocked_until) }),
+            Some(body) => {
+                let blocked_until = Time::from_nanos(*blocked_until);
+                let mut state = Self { body, blocked_until, fresh_at: Time::EPOCH };
+                state.note_end(limit);
+                Ok(state)
+            }
             None => corrupt("the snapshot's words make no state of this algorithm"),
         }
     }
 
     /// The state of a flow, for stores that keep it in a word.
     pub fn from_flow(full_at: FullAt) -> Self {
-        Self { body: full_at.into(), blocked_until: Time::EPOCH }
+        Self { body: full_at.into(), blocked_until: Time::EPOCH, fresh_at: full_at.at }
     }
 
     /// The word that [`from_flow`](Self::from_flow) takes; `None` for any other state.
@@ -96,48 +102,62 @@ impl State {
     /// Decides one charge alone, and lets a denial have its consequences.
     pub(crate) fn decide(&mut self, limit: &Limit, now: Time, ask: &Ask) -> Decision {
         let decision = self.answer(limit, now, ask);
-        if decision.is_denied() {
-            self.denied(limit, now, ask, &decision);
-        }
-        decision
+        if decision.is_denied() { self.denied(limit, now, ask, decision) } else { decision }
     }
 
     /// Decides one charge; a denial has no consequences yet.
     pub(crate) fn answer(&mut self, limit: &Limit, now: Time, ask: &Ask) -> Decision {
         let takes = matches!(ask.action, Action::Take { .. } | Action::TakeUpTo);
-        if self.blocked_until <= now || !takes {
-            if ask.action == Action::Forget {
-                self.blocked_until = Time::EPOCH;
-            }
-            return limit.algorithm().decide(&mut self.body, now, ask);
+        if takes && ask.cost == 0 {
+            return self.look(limit, now, ask);
         }
-        // Blocked: look, but say how long the block lasts.
-        let look = Ask { cost: 0, action: Action::Take { max_wait: None }, ..*ask };
-        let seen = limit.algorithm().decide(&mut self.body, now, &look).raw();
-        let block = self.blocked_until.nanos() - now.nanos();
-        let wait = if seen.outcome == Outcome::Denied { seen.wait.max(block) } else { block };
-        let reset = seen.reset.max(block);
-        crate::RawDecision {
-            outcome: Outcome::Denied,
-            granted: 0,
-            left: seen.left.min(0),
-            wait,
-            reset,
-            ..seen
+        if self.fresh_at <= now {
+            *self = Self::default();
         }
-        .into()
+        if takes && self.blocked_until > now {
+            return self.look(limit, now, ask);
+        }
+        if ask.action == Action::Forget {
+            self.blocked_until = Time::EPOCH;
+        }
+        let decision = limit.algorithm().decide(&mut self.body, now, ask);
+        self.note_end(limit);
+        decision
     }
 
-    /// A denial that this limit itself caused: it may count, and it may block.
-    pub(crate) fn denied(&mut self, limit: &Limit, now: Time, ask: &Ask, decision: &Decision) {
+    /// Answers without changing anything, not even to the numbers of another limit.
+    fn look(&self, limit: &Limit, now: Time, ask: &Ask) -> Decision {
+        let mut body = if self.fresh_at <= now { Body::Fresh } else { self.body.clone() };
+        let look = Ask { cost: 0, ..*ask };
+        let seen = limit.algorithm().decide(&mut body, now, &look);
+        if self.blocked_until > now { self.blocked(&seen, now) } else { seen }
+    }
+
+    fn note_end(&mut self, limit: &Limit) {
+        self.fresh_at = limit.algorithm().fresh_at(&mut self.body).max(self.blocked_until);
+    }
+
+    /// A denial that this limit itself caused: it may count, and it may block. Says what its caller is told.
+    pub(crate) fn denied(&mut self, limit: &Limit, now: Time, ask: &Ask, decision: Decision) -> Decision {
         let took = ask.cost > 0 && matches!(ask.action, Action::Take { .. } | Action::TakeUpTo);
         if !took || decision.outcome() != Outcome::Denied || self.blocked_until > now {
-            return;
+            return decision;
         }
         limit.algorithm().denied(&mut self.body, now, ask);
         if limit.block() > 0 {
             self.blocked_until = now.after(limit.block());
         }
+        self.note_end(limit);
+        if limit.block() > 0 { self.blocked(&decision, now) } else { decision }
+    }
+
+    /// What the algorithm says, while the block lasts.
+    fn blocked(&self, decision: &Decision, now: Time) -> Decision {
+        let seen = decision.raw();
+        let block = self.blocked_until.nanos().saturating_sub(now.nanos());
+        let wait = if seen.outcome == Outcome::Denied { seen.wait.max(block) } else { block };
+        let (left, reset) = (seen.left.min(0), seen.reset.max(block));
+        RawDecision { outcome: Outcome::Denied, granted: 0, left, wait, reset, ..seen }.into()
     }
 }
 

@@ -16,7 +16,8 @@ use crate::decision::{Decision, Verdict};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::limit::Limit;
-use crate::state::Snapshot;
+use crate::settle::{settle, slots};
+use crate::state::{Snapshot, State};
 use crate::time::Time;
 
 /// Where the state of limits lives, and where it is decided.
@@ -35,17 +36,23 @@ use crate::time::Time;
 ///   its new capacity.
 /// - **Idle state goes by itself**, as soon as it equals a fresh one and never earlier.
 /// - **Time that runs backwards** never gives anything back and never panics.
-/// - **A repeated [operation id](crate::OperationId)** is answered as the first call was, and not executed again, for at least
-///   [`OPERATION_MEMORY`](crate::OPERATION_MEMORY) if [`Capability::operation_ids`] says so.
+/// - **A repeated [operation id](crate::OperationId)** is not executed again, as far back as
+///   [`Capability::operation_ids`] says. Its outcome and what it granted are those of the first call; the other
+///   numbers may be of now. A call that changed nothing need not be remembered.
 /// - **A failed call says whether it may have taken effect** ([`StoreError::effect`]). Without that doubt,
 ///   nothing was debited.
+/// - **A future that is dropped** may have taken effect or not, but not by half: a store that gives back across
+///   entities does so even then.
+/// - **Instants are those of the clock that decides** ([`Capability::timekeeper`]): in [`Action`](crate::Action), in
+///   snapshots, and in [`Verdict::decided_at`]. A debit that belongs to the past counts in full on a bucket
+///   that has been in use since, and counts less the longer ago it was on one that has not.
 /// - What an algorithm cannot do ([`Request::supported`]) is an error of kind
 ///   [`Unsupported`](crate::ErrorKind::Unsupported), before anything is debited.
 ///
 /// # For wrappers
 ///
-/// A store around a store passes on what it does not change, `decide_batch` above all: the default would turn
-/// one call into many. It reports the capabilities of the whole.
+/// A store around a store passes on what it does not change, and reports the capabilities of the whole. What a
+/// fallback decided is marked so ([`Verdict::by_fallback`]).
 pub trait Store: Send + Sync {
     /// What this store can do.
     fn capability(&self) -> Capability;
@@ -57,21 +64,14 @@ pub trait Store: Send + Sync {
         now: Time,
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
 
-    /// Decides independent requests in order, each as often as it says. One answer per run, in the order of
-    /// the runs; a run that fails fails alone.
+    /// Decides independent requests in order, each as often as it says. Exactly one answer per run, in the
+    /// order of the runs; a run that fails fails alone. A store for which a batch is no cheaper than its requests
+    /// calls [`decide_one_by_one`].
     fn decide_batch(
         &self,
         batch: &[Run<'_>],
         now: Time,
-    ) -> impl Future<Output = Vec<Result<RunVerdict, StoreError>>> + Send {
-        async move {
-            let mut answers = Vec::with_capacity(batch.len());
-            for run in batch {
-                answers.push(decide_run(self, run, now).await);
-            }
-            answers
-        }
-    }
+    ) -> impl Future<Output = Vec<Result<RunVerdict, StoreError>>> + Send;
 
     /// Decides a request whose answer nobody waits for, as far as that is possible without waiting: a
     /// cancelled caller giving back its reservation. What cannot be done that way is dropped, which errs on the
@@ -80,13 +80,13 @@ pub trait Store: Send + Sync {
         let _ = (request, now);
     }
 
-    /// The state of a key, in raw words; `None` if it equals a fresh one.
+    /// The state of a key, in raw words.
     fn export(
         &self,
         limit: &Limit,
         key: Key<'_>,
         now: Time,
-    ) -> impl Future<Output = Result<Option<Snapshot>, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Export, StoreError>> + Send;
 
     /// Takes over what another view of the key knows: the tighter of both. Merging twice changes nothing.
     fn merge(
@@ -98,7 +98,47 @@ pub trait Store: Send + Sync {
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
 }
 
-/// A run of equal requests, which may travel as one.
+/// Answers a batch by one [`decide`](Store::decide) after the other.
+pub async fn decide_one_by_one<S: Store + ?Sized>(
+    store: &S,
+    batch: &[Run<'_>],
+    now: Time,
+) -> Vec<Result<RunVerdict, StoreError>> {
+    let mut answers = Vec::with_capacity(batch.len());
+    for run in batch {
+        answers.push(decide_run(store, run, now).await);
+    }
+    answers
+}
+
+async fn decide_run<S: Store + ?Sized>(
+    store: &S,
+    run: &Run<'_>,
+    now: Time,
+) -> Result<RunVerdict, StoreError> {
+    let mut verdicts = Vec::with_capacity(run.count as usize);
+    for index in 0..run.count {
+        let request = match run.request.id() {
+            // The id names the run; each of its requests is a call of its own.
+            Some(id) => run.request.with_id(id.part(index)),
+            None => run.request,
+        };
+        verdicts.push(store.decide(request, now).await?);
+    }
+    Ok(RunVerdict::from_verdicts(verdicts))
+}
+
+/// A state, and when it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "a state and its time, and nothing else")]
+pub struct Export {
+    /// The state; `None` if it equals a fresh one.
+    pub state: Option<Snapshot>,
+    /// When it was read, by the clock that decides.
+    pub at: Time,
+}
+
+/// A run of equal requests, which may travel as one. An operation id names the whole run.
 #[derive(Clone, Copy, Debug)]
 pub struct Run<'a> {
     request: Request<'a>,
@@ -122,41 +162,40 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What became of a run: how many of its requests passed, and what the last of them and the first denied
-/// one were told.
+/// What became of a run: a verdict for each of its requests, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct RunVerdict {
-    /// How many passed.
-    pub passed: u32,
-    /// The verdict of the last one that passed.
-    pub last_allowed: Option<Verdict>,
-    /// The verdict of the first one that did not.
-    pub first_denied: Option<Verdict>,
+    verdicts: Vec<Verdict>,
 }
 
 impl RunVerdict {
-    /// Adds the next request's verdict.
-    pub fn push(&mut self, verdict: Verdict) {
-        if verdict.is_allowed() {
-            self.passed += 1;
-            self.last_allowed = Some(verdict);
-        } else if self.first_denied.is_none() {
-            self.first_denied = Some(verdict);
-        }
+    /// From one verdict per request.
+    pub fn from_verdicts(verdicts: Vec<Verdict>) -> Self {
+        Self { verdicts }
     }
-}
 
-async fn decide_run<S: Store + ?Sized>(
-    store: &S,
-    run: &Run<'_>,
-    now: Time,
-) -> Result<RunVerdict, StoreError> {
-    let mut answer = RunVerdict::default();
-    for _ in 0..run.count {
-        answer.push(store.decide(run.request, now).await?);
+    /// From the states that the run found: what the pure function makes of them. A store that decided
+    /// elsewhere need not send every verdict back. `states` has one state per [slot](slots).
+    pub fn replay(run: &Run<'_>, states: &mut [State], now: Time) -> Self {
+        let charges = run.request.charges();
+        let (slots, _) = slots(charges);
+        Self { verdicts: (0..run.count).map(|_| settle(charges, &slots, states, now)).collect() }
     }
-    Ok(answer)
+
+    /// How many passed.
+    pub fn passed(&self) -> usize {
+        self.verdicts.iter().filter(|verdict| verdict.is_allowed()).count()
+    }
+
+    /// The verdicts, in order.
+    pub fn verdicts(&self) -> &[Verdict] {
+        &self.verdicts
+    }
+
+    /// The verdicts, to hand out.
+    pub fn into_verdicts(self) -> Vec<Verdict> {
+        self.verdicts
+    }
 }
 
 /// A store that never waits: it can be asked without a runtime.
@@ -168,7 +207,8 @@ pub trait ImmediateStore: Store {
     fn decide_now(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError>;
 }
 
-/// The erased twin of [`Store`], for configuration at run time: `Arc<dyn DynStore>` and `Box<dyn DynStore>` are stores.
+/// The erased twin of [`Store`], for configuration at run time. Every store has it; [`AnyStore`] makes a store of it
+/// again.
 #[async_trait]
 pub trait DynStore: Send + Sync {
     /// See [`Store::capability`].
@@ -180,12 +220,7 @@ pub trait DynStore: Send + Sync {
     /// See [`Store::decide_detached`].
     fn dyn_decide_detached(&self, request: Request<'_>, now: Time);
     /// See [`Store::export`].
-    async fn dyn_export(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        now: Time,
-    ) -> Result<Option<Snapshot>, StoreError>;
+    async fn dyn_export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError>;
     /// See [`Store::merge`].
     async fn dyn_merge(
         &self,
@@ -214,12 +249,7 @@ impl<S: Store> DynStore for S {
         self.decide_detached(request, now);
     }
 
-    async fn dyn_export(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        now: Time,
-    ) -> Result<Option<Snapshot>, StoreError> {
+    async fn dyn_export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
         self.export(limit, key, now).await
     }
 
@@ -234,25 +264,48 @@ impl<S: Store> DynStore for S {
     }
 }
 
-impl Store for dyn DynStore + '_ {
+/// Any store, chosen at run time.
+#[derive(Clone)]
+pub struct AnyStore(Arc<dyn DynStore>);
+
+impl AnyStore {
+    /// Erases the type of a store.
+    pub fn new(store: impl Store + 'static) -> Self {
+        Self(Arc::new(store))
+    }
+}
+
+impl From<Arc<dyn DynStore>> for AnyStore {
+    fn from(store: Arc<dyn DynStore>) -> Self {
+        Self(store)
+    }
+}
+
+impl core::fmt::Debug for AnyStore {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("AnyStore").finish_non_exhaustive()
+    }
+}
+
+impl Store for AnyStore {
     fn capability(&self) -> Capability {
-        self.dyn_capability()
+        self.0.dyn_capability()
     }
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
-        self.dyn_decide(request, now).await
+        self.0.dyn_decide(request, now).await
     }
 
     async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {
-        self.dyn_decide_batch(batch, now).await
+        self.0.dyn_decide_batch(batch, now).await
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {
-        self.dyn_decide_detached(request, now);
+        self.0.dyn_decide_detached(request, now);
     }
 
-    async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Option<Snapshot>, StoreError> {
-        self.dyn_export(limit, key, now).await
+    async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
+        self.0.dyn_export(limit, key, now).await
     }
 
     async fn merge(
@@ -262,14 +315,14 @@ impl Store for dyn DynStore + '_ {
         snapshot: &Snapshot,
         now: Time,
     ) -> Result<(), StoreError> {
-        self.dyn_merge(limit, key, snapshot, now).await
+        self.0.dyn_merge(limit, key, snapshot, now).await
     }
 }
 
 /// A pointer to a store is a store.
 macro_rules! pointer_store {
     ($($pointer:ident),*) => {$(
-        impl<S: Store + ?Sized> Store for $pointer<S> {
+        impl<S: Store> Store for $pointer<S> {
             fn capability(&self) -> Capability {
                 (**self).capability()
             }
@@ -299,7 +352,7 @@ macro_rules! pointer_store {
                 limit: &Limit,
                 key: Key<'_>,
                 now: Time,
-            ) -> impl Future<Output = Result<Option<Snapshot>, StoreError>> + Send {
+            ) -> impl Future<Output = Result<Export, StoreError>> + Send {
                 (**self).export(limit, key, now)
             }
 
@@ -314,7 +367,7 @@ macro_rules! pointer_store {
             }
         }
 
-        impl<S: ImmediateStore + ?Sized> ImmediateStore for $pointer<S> {
+        impl<S: ImmediateStore> ImmediateStore for $pointer<S> {
             fn charge_now(&self, charge: &Charge<'_>, now: Time) -> Decision {
                 (**self).charge_now(charge, now)
             }
@@ -326,4 +379,4 @@ macro_rules! pointer_store {
     )*};
 }
 
-pointer_store!(Arc, Box);
+pointer_store!(Arc);

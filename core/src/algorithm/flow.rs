@@ -7,16 +7,17 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
+use core::time::Duration;
 
 use super::{ahead, signed};
-use crate::charge::{Action, Ask};
-use crate::decision::{Decision, Outcome, RawDecision};
+use crate::charge::{Action, Ask, Charge};
+use crate::decision::{Decision, Outcome, RawDecision, Source};
 use crate::pace::Pace;
 use crate::time::{Time, nanos};
 
 /// Two callers' clock readings may reach a state in the wrong order, or a clock may be set back a
 /// little. Only a state further ahead than this was left by a limit with other numbers.
-const JITTER: u64 = 1_000_000_000;
+pub const FLOW_JITTER: Duration = Duration::from_secs(1);
 
 /// The state: when the flow will be full again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -91,14 +92,20 @@ impl Flow {
         self.take_in(view, cost, None)
     }
 
-    /// Answers any charge; `None` beside the decision if nothing changes.
+    /// Answers any charge; `None` beside the decision if nothing changes. The charge's key and limit do not
+    /// matter here.
     #[inline]
-    pub(crate) fn decide(&self, state: FullAt, now: Time, ask: &Ask) -> (Decision, Option<FullAt>) {
+    pub fn apply(&self, state: FullAt, now: Time, charge: &Charge<'_>) -> (Decision, Option<FullAt>) {
+        self.decide(state, now, &charge.ask)
+    }
+
+    #[inline]
+    pub(super) fn decide(&self, state: FullAt, now: Time, ask: &Ask) -> (Decision, Option<FullAt>) {
         let view = self.view(state, now);
         match ask.action {
             Action::Take { max_wait } => self.take_in(view, ask.cost, max_wait.map(nanos)),
             Action::TakeUpTo => self.take_up_to(view, ask.cost),
-            Action::Debit { at } => self.debit(view, state, ask.cost, at),
+            Action::Debit { at } => self.debit(view, ask.cost, at),
             Action::Refund { at } => self.refund(view, ask.cost, at),
             Action::Forget => {
                 let fresh = View { used: view.present, used_at: now.nanos(), ..view };
@@ -118,7 +125,7 @@ impl Flow {
         }
         if !state.overdrawn {
             let full_at = self.pace.instant(full);
-            if used_at > full_at.saturating_add(JITTER) {
+            if used_at > full_at.saturating_add(nanos(FLOW_JITTER)) {
                 used_at = full_at;
             }
         }
@@ -129,6 +136,7 @@ impl Flow {
     fn answer(&self, view: View, outcome: Outcome, granted: u32, wait: u64) -> Decision {
         RawDecision {
             outcome,
+            source: Source::Store,
             granted,
             limit: self.capacity,
             left: signed(view.full).saturating_sub(signed(view.used)),
@@ -179,6 +187,8 @@ impl Flow {
 
     #[inline]
     fn commit(&self, view: View, end: u64, granted: u32, start: u64) -> (Decision, Option<FullAt>) {
+        // No state lies beyond the end of time, and the answer is that of the state.
+        let end = end.min(self.pace.units(Time::MAX.nanos()));
         let used_at = self.pace.instant(end);
         let state = FullAt { at: Time::from_nanos(used_at), overdrawn: end > view.full };
         let used = end.max(view.present);
@@ -197,14 +207,10 @@ impl Flow {
         (decision, state)
     }
 
-    fn debit(&self, view: View, state: FullAt, cost: u32, at: Option<Time>) -> (Decision, Option<FullAt>) {
-        // A debit that belongs to the past has been partly refilled since.
+    fn debit(&self, view: View, cost: u32, at: Option<Time>) -> (Decision, Option<FullAt>) {
+        // A debit that belongs to the past has been partly refilled since, unless something was owed all along.
         let booked = at.map_or(view.now, |at| at.min(view.now));
-        let from = if view.used > view.present {
-            view.used
-        } else {
-            self.pace.units(state.at.max(booked).min(view.now).nanos())
-        };
+        let from = if view.used > view.present { view.used } else { self.pace.units(booked.nanos()) };
         self.commit(view, from.saturating_add(self.pace.tokens(u64::from(cost))), cost, 0)
     }
 

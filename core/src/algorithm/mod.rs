@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 
 pub(crate) use concurrency::{Concurrency, Leases};
 pub(crate) use fixed_window::{FixedWindow, Window};
-pub use flow::{Flow, FullAt};
+pub use flow::{FLOW_JITTER, Flow, FullAt};
 pub(crate) use gcra::Gcra;
 pub use gcra::RedisCellReply;
 pub(crate) use interval_bucket::{IntervalBucket, Tokens};
@@ -35,7 +35,7 @@ pub(crate) use smooth_warming_up::{SmoothWarmingUp, Warmth};
 pub(crate) use token_bucket::TokenBucket;
 
 use crate::charge::{Action, Ask};
-use crate::decision::{Decision, Outcome, RawDecision};
+use crate::decision::{Decision, Outcome, RawDecision, Source};
 use crate::time::Time;
 
 /// Which algorithm a limit uses. The numbers are part of the snapshot format.
@@ -86,6 +86,11 @@ impl AlgorithmKind {
         Self::SmoothWarmingUp,
         Self::Concurrency,
     ];
+
+    /// The kind with this number in the snapshot format.
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as u8 == code)
+    }
 
     /// Its name in words.
     pub const fn name(self) -> &'static str {
@@ -289,7 +294,7 @@ struct Count {
 impl Count {
     fn answer(self, outcome: Outcome, granted: u32, wait: u64) -> Decision {
         let Self { limit, left, reset } = self;
-        RawDecision { outcome, granted, limit, left, unit: 1, wait, reset }.into()
+        RawDecision { outcome, source: Source::Store, granted, limit, left, unit: 1, wait, reset }.into()
     }
 }
 

@@ -30,7 +30,7 @@ pub const MAX_NAME: usize = 128;
 ///
 /// Starts as a token bucket. A method that names an algorithm changes to it; an option that the
 /// algorithm does not have is refused, not ignored.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct LimitBuilder {
     pub(super) kind: AlgorithmKind,

@@ -2,12 +2,14 @@
 
 mod builder;
 mod error;
+mod numbers;
 
 use alloc::sync::Arc;
 use core::time::Duration;
 
 pub use builder::{LimitBuilder, MAX_COUNT, MAX_ENTRIES, MAX_FILL, MAX_NAME, MAX_PERIOD, MAX_SUB_BUCKETS};
 pub use error::LimitError;
+pub use numbers::Numbers;
 
 use crate::algorithm::{Algorithm, AlgorithmKind, Flow};
 use crate::charge::{Action, Charge};
@@ -33,6 +35,22 @@ pub struct Limit {
     id: u64,
     name: Arc<str>,
     spec: LimitBuilder,
+}
+
+/// Limits are equal if their names and all of their numbers are.
+impl PartialEq for Limit {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id && self.name == other.name && self.spec == other.spec
+    }
+}
+
+impl Eq for Limit {}
+
+impl core::hash::Hash for Limit {
+    fn hash<H: core::hash::Hasher>(&self, hasher: &mut H) {
+        self.name.hash(hasher);
+        self.spec.hash(hasher);
+    }
 }
 
 impl Limit {

@@ -1,11 +1,10 @@
 //! Work in flight: acquire, renew, release.
 
 use super::Limiter;
-use crate::charge::{Action, Charge};
+use crate::charge::{Action, Charge, LeaseId};
 use crate::clock::Clock;
 use crate::decision::Decision;
 use crate::error::StoreError;
-use crate::ids;
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::store::{ImmediateStore, Store};
@@ -32,7 +31,7 @@ impl Lease<'_> {
 }
 
 fn asking<'a>(limit: &'a Limit, key: Key<'a>) -> Result<Charge<'a>, StoreError> {
-    let charge = limit.charge(key).lease(ids::lease());
+    let charge = limit.charge(key).lease(LeaseId::unique());
     // Renewing is what only limits with leases can do.
     charge.action(Action::Renew).supported().map(|()| charge)
 }

@@ -156,7 +156,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         let request = Request::new(charges);
         #[cfg(feature = "std")]
         if self.store.capability().may_lose_answers && !charges.iter().all(Charge::only_looks) {
-            return request.with_id(crate::ids::operation());
+            return request.with_id(crate::OperationId::unique());
         }
         request
     }

@@ -3,11 +3,9 @@
 use core::time::Duration;
 
 use super::Limiter;
-#[cfg(feature = "std")]
-use crate::charge::Request;
-use crate::charge::{Action, Charge};
+use crate::charge::Charge;
 use crate::clock::Clock;
-use crate::decision::Decision;
+use crate::decision::{Decision, Source};
 use crate::error::StoreError;
 use crate::key::Key;
 use crate::limit::Limit;
@@ -39,10 +37,13 @@ impl<'a> Reservation<'a> {
         self.decision.start_after()
     }
 
-    /// The charge that gives it back: only what no later reservation queued behind.
-    pub(super) fn undo(&self) -> Charge<'a> {
-        let at = Some(self.decided_at + self.decision.start_after());
-        self.charge.action(Action::Refund { at })
+    /// The charge that gives it back: only what no later reservation queued behind. What a fallback
+    /// decided was not debited where it would be given back.
+    fn undo(&self) -> Option<Charge<'a>> {
+        match self.decision.source() {
+            Source::Store => self.charge.undo(&self.decision, self.decided_at),
+            Source::Fallback => None,
+        }
     }
 }
 
@@ -70,18 +71,18 @@ impl<S: Store, C: Clock> Limiter<S, C> {
 
     /// Gives back what no later reservation queued behind. What was given is in [`Decision::granted`].
     pub async fn cancel(&self, reservation: Reservation<'_>) -> Result<Decision, StoreError> {
-        if reservation.is_allowed() {
-            self.charge(reservation.undo()).await
-        } else {
-            Ok(*reservation.decision())
+        match reservation.undo() {
+            Some(undo) => self.charge(undo).await,
+            None => Ok(*reservation.decision()),
         }
     }
 
     /// The same without waiting for the answer, for callers that are being dropped.
     #[cfg(feature = "std")]
     pub(super) fn cancel_detached(&self, reservation: &Reservation<'_>) {
-        let charges = [reservation.undo()];
-        self.store.decide_detached(Request::new(&charges), self.clock.now());
+        if let Some(undo) = reservation.undo() {
+            self.store.decide_detached(self.request(&[undo]), self.clock.now());
+        }
     }
 }
 
@@ -102,6 +103,6 @@ impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
 
     /// Gives back what no later reservation queued behind.
     pub fn cancel_now(&self, reservation: Reservation<'_>) -> Decision {
-        if reservation.is_allowed() { self.decide_now(&reservation.undo()) } else { *reservation.decision() }
+        reservation.undo().map_or(*reservation.decision(), |undo| self.decide_now(&undo))
     }
 }

@@ -1,0 +1,32 @@
+//! What the pure function says.
+
+use std::collections::BTreeMap;
+
+use tollgate_core::{Charge, State, Time, Verdict, settle, slots};
+
+type Whom = (u64, Vec<u8>, Vec<u8>);
+
+fn whom(charge: &Charge<'_>) -> Whom {
+    (charge.limit().id(), charge.key().namespace().to_vec(), charge.key().entity().to_vec())
+}
+
+/// A store that is nothing but core's pure function and a map.
+#[derive(Debug, Default)]
+pub(crate) struct Pure {
+    states: BTreeMap<Whom, State>,
+}
+
+impl Pure {
+    pub(crate) fn decide(&mut self, charges: &[Charge<'_>], now: Time) -> Verdict {
+        let (slots, count) = slots(charges);
+        let mut states = vec![State::default(); count];
+        for (charge, slot) in charges.iter().zip(&slots) {
+            states[*slot] = self.states.get(&whom(charge)).cloned().unwrap_or_default();
+        }
+        let verdict = settle(charges, &slots, &mut states, now);
+        for (charge, slot) in charges.iter().zip(&slots) {
+            self.states.insert(whom(charge), states[*slot].clone());
+        }
+        verdict
+    }
+}

@@ -1,0 +1,99 @@
+//! Differential replay: seeded random traces, on which a store must agree with the pure function field by field.
+
+use std::time::Duration;
+
+use tollgate_core::{Action, Charge, LeaseId, Store};
+
+use super::Plan;
+use crate::pure::Pure;
+use crate::samples::{Sample, samples};
+use crate::seed::Seed;
+use crate::stand::Stand;
+
+const STEPS: usize = 1_500;
+const WHOM: [&str; 4] = ["alice", "bob", "carol", "{dave}"];
+
+pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
+    for seed in 1..=2 {
+        plan.each(&format!("replay_{seed}"), move |stand, sample| replay(stand, vec![sample], seed));
+    }
+    for seed in 1..=6 {
+        plan.add(&format!("replay::all_algorithms_{seed}"), move |stand| {
+            replay(stand, samples(), 100 + seed)
+        });
+    }
+}
+
+async fn replay<S: Store>(mut stand: Stand<S>, samples: Vec<Sample>, seed: u64) {
+    let mut random = Seed::new(seed);
+    let mut pure = Pure::default();
+    for step in 0..STEPS {
+        move_time(&mut stand, &mut random);
+        let count = if random.once_in(4) { 1 + random.below(5) } else { 1 };
+        let charges: Vec<_> = (0..count)
+            .map(|_| {
+                let sample = random.pick(&samples);
+                // Every so often the limit has other numbers, now and then for a while.
+                let epoch = step / 200 % 3;
+                let limit = match epoch {
+                    1 if !random.once_in(5) => &sample.changed[0],
+                    2 if !random.once_in(5) => &sample.changed[1],
+                    _ => &sample.limit,
+                };
+                ask(stand.charge(limit, *random.pick(&WHOM)), &stand, &mut random)
+            })
+            .collect();
+        if charges.iter().any(|charge| charge.supported().is_err()) {
+            assert!(stand.try_decide(&charges).await.is_err(), "step {step} of seed {seed}: {charges:?}");
+            continue;
+        }
+        let (told, right) = (stand.decide(&charges).await, pure.decide(&charges, stand.now()));
+        assert_eq!(
+            told.decisions(),
+            right.decisions(),
+            "step {step} of seed {seed} at {}: {charges:?}",
+            stand.now()
+        );
+    }
+}
+
+/// Mostly a little ahead, sometimes not at all, sometimes far, and now and then a little back.
+fn move_time<S: Store>(stand: &mut Stand<S>, random: &mut Seed) {
+    match random.below(20) {
+        0 => stand.advance(Duration::from_secs(random.below(100))),
+        1 => stand.advance(Duration::from_millis(1_000)),
+        2 => stand.back(Duration::from_micros(random.below(2_000))),
+        3..=7 => {}
+        8..=12 => stand.advance(Duration::from_nanos(random.below(1_000))),
+        _ => stand.advance(Duration::from_micros(random.below(200_000))),
+    }
+}
+
+fn ask<'a, S: Store>(charge: Charge<'a>, stand: &Stand<S>, random: &mut Seed) -> Charge<'a> {
+    let cost = match random.below(12) {
+        0 => 0,
+        1 => u32::try_from(random.below(60)).unwrap_or(0),
+        2 => charge.limit().capacity(),
+        3..=5 => 2 + u32::try_from(random.below(4)).unwrap_or(0),
+        _ => 1,
+    };
+    let instant = |random: &mut Seed| {
+        let span = Duration::from_micros(random.below(3_000_000));
+        match random.below(3) {
+            0 => None,
+            1 => Some(stand.now() - span),
+            _ => Some(stand.now() + span),
+        }
+    };
+    let action = match random.below(16) {
+        0 => Action::TakeUpTo,
+        1 => Action::Debit { at: instant(random) },
+        2 => Action::Refund { at: instant(random) },
+        3 => Action::Take { max_wait: Some(Duration::from_millis(random.below(3_000))) },
+        4 if random.once_in(3) => Action::Forget,
+        5 => Action::Renew,
+        6 => Action::Release,
+        _ => Action::Take { max_wait: None },
+    };
+    charge.cost(cost).action(action).lease(LeaseId::new(random.below(14).into()))
+}
