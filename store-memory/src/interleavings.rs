@@ -1,1 +1,150 @@
-//! Interleavings.
+//! Every interleaving of a few threads on a table of one cache line, explored by loom.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test --release -p tollgate-store-memory --lib`
+
+use loom::sync::Arc;
+use loom::thread;
+use tollgate_core::{Action, ImmediateStore, Limit, Request, Time};
+
+use crate::config::Config;
+use crate::store::MemoryStore;
+
+const NOW: Time = Time::from_secs(1_790_000_000);
+
+/// One line of four slots, one lock: everything meets.
+fn crowded() -> Arc<MemoryStore> {
+    Arc::new(MemoryStore::with(&Config { keys: 2, shards: 1 }))
+}
+
+/// A bucket of `burst` that fills again in `burst` nanoseconds.
+fn quick(burst: u32) -> Limit {
+    Limit::per_second(1_000_000_000).burst(burst).build("quick").expect("valid")
+}
+
+fn slow(burst: u32) -> Limit {
+    Limit::per_hour(1).burst(burst).build("slow").expect("valid")
+}
+
+fn passes(store: &MemoryStore, limit: &Limit, key: &str, now: Time) -> bool {
+    store.charge_now(&limit.charge(key), now).is_allowed()
+}
+
+fn explore(body: impl Fn() + Sync + Send + 'static) {
+    let mut model = loom::model::Builder::new();
+    // More switches than any of the hand-overs under trial needs.
+    model.preemption_bound = Some(3);
+    model.check(body);
+}
+
+#[test]
+fn one_key_is_not_inserted_twice() {
+    explore(|| {
+        let store = crowded();
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let store = Arc::clone(&store);
+                thread::spawn(move || u32::from(passes(&store, &slow(1), "key", NOW)))
+            })
+            .collect();
+        let passed: u32 = threads.into_iter().map(|thread| thread.join().expect("no panic")).sum();
+        assert_eq!(passed, 1, "one token, two who find no slot");
+    });
+}
+
+#[test]
+fn no_update_is_lost() {
+    explore(|| {
+        let store = crowded();
+        assert!(passes(&store, &slow(3), "key", NOW));
+        let other = Arc::clone(&store);
+        let thread = thread::spawn(move || u32::from(passes(&other, &slow(3), "key", NOW)));
+        let mine = u32::from(passes(&store, &slow(3), "key", NOW));
+        assert_eq!(mine + thread.join().expect("no panic"), 2);
+        assert!(!passes(&store, &slow(3), "key", NOW), "three tokens, three taken");
+    });
+}
+
+/// The owner of a slot that is just becoming past updates it, while others fill the line and take it over.
+#[test]
+fn a_slot_taken_over_during_an_update_is_not_written_for_the_old_key() {
+    explore(|| {
+        let store = crowded();
+        let later = NOW + std::time::Duration::from_nanos(2);
+        assert!(passes(&store, &quick(1), "old", NOW), "past one nanosecond later");
+        for key in ["a", "b", "c"] {
+            assert!(passes(&store, &slow(1), key, NOW), "the rest of the line is in use");
+        }
+        let other = Arc::clone(&store);
+        // By a clock reading from before its state was past: it must see the token as taken, or wait its turn.
+        let thread = thread::spawn(move || {
+            passes(&other, &quick(1), "old", NOW);
+        });
+        assert!(passes(&store, &slow(1), "new", later), "takes the old key's slot over");
+        thread.join().expect("no panic");
+        assert!(!passes(&store, &slow(1), "new", later), "its only token is taken, whatever the old key did");
+        for key in ["a", "b", "c"] {
+            assert!(!passes(&store, &slow(1), key, NOW), "nobody else's slot was touched");
+        }
+    });
+}
+
+/// A refund moves a word back while the slot's first owner still holds on to an old reading of it.
+#[test]
+fn a_refund_does_not_bring_an_old_word_back() {
+    explore(|| {
+        let store = crowded();
+        let later = NOW + std::time::Duration::from_nanos(2);
+        assert!(passes(&store, &quick(1), "old", NOW));
+        for key in ["a", "b", "c"] {
+            assert!(passes(&store, &slow(1), key, NOW));
+        }
+        let other = Arc::clone(&store);
+        let thread = thread::spawn(move || {
+            passes(&other, &quick(2), "old", NOW);
+        });
+        assert!(passes(&store, &slow(1), "new", later));
+        let refund = Action::Refund { at: None };
+        let back = store.charge_now(&slow(1).charge("new").action(refund), NOW);
+        assert!(back.is_allowed());
+        thread.join().expect("no panic");
+        assert!(passes(&store, &slow(1), "new", later), "what was given back is there");
+        assert!(!passes(&store, &slow(1), "new", later), "once");
+    });
+}
+
+#[test]
+fn several_charges_are_one_step() {
+    explore(|| {
+        let store = crowded();
+        let both = |store: &MemoryStore, first: &str, second: &str| {
+            let limit = slow(1);
+            let charges = [limit.charge(first), limit.charge(second)];
+            let verdict = store.decide_now(Request::new(&charges), NOW).expect("supported");
+            u32::from(verdict.is_allowed())
+        };
+        let other = Arc::clone(&store);
+        let thread = thread::spawn(move || both(&other, "a", "b"));
+        let mine = both(&store, "b", "a");
+        assert_eq!(mine + thread.join().expect("no panic"), 1, "one of both, and nobody waits for ever");
+    });
+}
+
+/// A request that is denied by its second charge must not keep a single charge from the first.
+#[test]
+fn a_denied_request_is_never_seen() {
+    explore(|| {
+        let store = crowded();
+        let limit = slow(2);
+        assert!(passes(&store, &limit, "wide", NOW));
+        assert!(passes(&store, &slow(1), "narrow", NOW));
+        let other = Arc::clone(&store);
+        let thread = thread::spawn(move || {
+            let (wide, narrow) = (slow(2), slow(1));
+            let charges = [wide.charge("wide"), narrow.charge("narrow")];
+            other.decide_now(Request::new(&charges), NOW).expect("supported").is_denied()
+        });
+        assert!(passes(&store, &limit, "wide", NOW), "there was a token all the time");
+        assert!(thread.join().expect("no panic"));
+        assert!(!passes(&store, &limit, "wide", NOW));
+    });
+}

@@ -1,0 +1,33 @@
+//! Outgoing calls in turn: a leaky bucket as a queue tells each caller when to start, and `until_ready` waits.
+//!
+//! `cargo run --release --example waiting --features tokio`
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate::{Clock, Limit};
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let calls = Limit::per_second(20).queue(8).build("calls")?;
+    let limiter = Arc::new(tollgate::in_memory());
+    let begin = limiter.clock().now();
+
+    let mut tasks = Vec::new();
+    for task in 0..12 {
+        let (limiter, calls) = (Arc::clone(&limiter), calls.clone());
+        tasks.push(tokio::spawn(async move {
+            let decision = limiter.until_ready(&calls, "partner", Duration::from_secs(1)).await?;
+            Ok::<_, tollgate::StoreError>((task, decision, limiter.clock().now().since(begin)))
+        }));
+    }
+    for task in tasks {
+        let (task, decision, at) = task.await??;
+        match decision.retry_after() {
+            None => println!("call {task:>2} started after {at:.0?}"),
+            Some(wait) => println!("call {task:>2} found the queue full: try again in {wait:.0?}"),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,29 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Layout
+//!
+//! This crate re-exports `tollgate-core` and brings a store along: [`in_memory`] is always there with the
+//! feature `memory`, which is on by default.
+
+pub use tollgate_core::*;
+
+/// The store in this process's memory.
+#[cfg(feature = "memory")]
+pub mod memory {
+    pub use tollgate_store_memory::{Config, DirectLimiter, MemoryStore, Stats};
+}
+
+/// A limiter on this process's memory: no server, no runtime, room for a million keys.
+///
+/// ```
+/// use tollgate::Limit;
+///
+/// let api = Limit::per_second(50).burst(100).build("api")?;
+/// let limiter = tollgate::in_memory();
+/// assert!(limiter.check_now(&api, "user:42").is_allowed());
+/// # Ok::<(), tollgate::LimitError>(())
+/// ```
+#[cfg(feature = "memory")]
+pub fn in_memory() -> Limiter<memory::MemoryStore> {
+    Limiter::new(memory::MemoryStore::new())
+}

@@ -1,0 +1,269 @@
+//! The limiter, on the memory store and by a clock that is moved by hand.
+
+use std::future::Future;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use tollgate::memory::MemoryStore;
+use tollgate::{
+    AnyStore, Charge, Clock, Decision, ErrorKind, Event, Limit, LimitBuilder, Limiter, ManualClock, Outcome, Patience,
+    StoreError,
+};
+
+fn limiter() -> (Limiter<MemoryStore, ManualClock>, ManualClock) {
+    let clock = ManualClock::default();
+    (Limiter::with_clock(MemoryStore::config().keys(100).build(), clock.clone()), clock)
+}
+
+fn limit(builder: LimitBuilder) -> Limit {
+    builder.build("tried").expect("valid")
+}
+
+/// Polls once, as a runtime would.
+fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// The answer of a future that has nothing to wait for.
+fn ready<F: Future>(future: F) -> F::Output {
+    match poll(pin!(future)) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+type Answer = Poll<Result<Decision, StoreError>>;
+
+fn is_allowed(answer: &Answer) -> bool {
+    matches!(answer, Poll::Ready(Ok(decision)) if decision.is_allowed())
+}
+
+#[test]
+fn every_operation_works_with_and_without_a_runtime() {
+    let (limiter, _) = limiter();
+    let api = limit(Limit::per_hour(10));
+    assert_eq!(limiter.check_now(&api, "now").remaining(), 9);
+    assert_eq!(limiter.take_up_to_now(&api, "now", 20).granted(), 9);
+    assert_eq!(limiter.debit_now(&api, "now", 5).expect("supported").debt(), 5);
+    assert_eq!(limiter.refund_now(&api, "now", 7).expect("supported").remaining(), 2);
+    assert_eq!(limiter.peek_now(&api, "now").remaining(), 2);
+    assert!(limiter.charge_now(api.charge("now").cost(2)).expect("supported").is_allowed());
+    limiter.forget_now(&api, "now");
+    assert_eq!(limiter.peek_now(&api, "now").remaining(), 10);
+    let both = limiter.check_all_now([api.charge("now").cost(10), api.charge("then")]).expect("supported");
+    assert!(both.is_allowed());
+
+    ready(async {
+        assert_eq!(limiter.check(&api, "later").await?.remaining(), 9);
+        assert_eq!(limiter.take_up_to(&api, "later", 20).await?.granted(), 9);
+        assert_eq!(limiter.debit(&api, "later", 5).await?.debt(), 5);
+        assert_eq!(limiter.refund(&api, "later", 7).await?.remaining(), 2);
+        assert_eq!(limiter.peek(&api, "later").await?.remaining(), 2);
+        limiter.forget(&api, "later").await?;
+        let charges = vec![api.charge("later").cost(4), api.charge("later").cost(6)];
+        assert!(limiter.check_all(charges).await?.is_allowed());
+        Ok::<_, StoreError>(())
+    })
+    .expect("memory answers");
+}
+
+#[test]
+fn until_ready_is_first_come_first_served() {
+    for builder in [
+        Limit::per_second(1),
+        Limit::per_second(1).queue(5),
+        Limit::per_second(1).smooth(),
+        Limit::per_second(1).fixed_window(),
+        Limit::per_second(1).sliding_log(),
+        Limit::per_second(1).sliding_window(),
+    ] {
+        let (limiter, clock) = limiter();
+        let limit = limit(builder);
+        while limiter.check_now(&limit, "key").is_allowed() && limit.kind().name() != "leaky bucket as a queue" {}
+        let wait = || Box::pin(limiter.until_ready(&limit, "key", Duration::from_secs(60)));
+        let mut callers = [wait(), wait(), wait()];
+        let mut served = Vec::new();
+        for _ in 0..200 {
+            // Polled in the wrong order on purpose.
+            for caller in [2, 1, 0] {
+                if !served.contains(&caller) && is_allowed(&poll(callers[caller].as_mut())) {
+                    served.push(caller);
+                }
+            }
+            clock.advance(Duration::from_millis(100));
+        }
+        // Whoever was polled first came first.
+        assert_eq!(served, [2, 1, 0], "{}", limit.kind().name());
+    }
+}
+
+#[test]
+fn until_ready_ends_with_the_callers_patience() {
+    for builder in [Limit::per_minute(1), Limit::per_minute(1).fixed_window(), Limit::concurrent(1)] {
+        let (limiter, clock) = limiter();
+        let limit = limit(builder);
+        assert!(limiter.check_now(&limit, "key").is_allowed());
+        let denied = ready(limiter.until_ready(&limit, "key", Duration::from_secs(2))).expect("memory answers");
+        assert_eq!(denied.outcome(), Outcome::Denied, "it would take longer, so it is told at once");
+        // Somebody with more patience stands in line before somebody with less.
+        let mut patient = pin!(limiter.until_ready(&limit, "key", Duration::from_secs(120)));
+        let mut hasty = pin!(limiter.until_ready(&limit, "key", Duration::from_secs(5)));
+        assert!(poll(patient.as_mut()).is_pending());
+        let told = poll(hasty.as_mut());
+        clock.advance(Duration::from_secs(5));
+        let told = if told.is_pending() { poll(hasty.as_mut()) } else { told };
+        assert!(matches!(told, Poll::Ready(Ok(decision)) if decision.is_denied()));
+        clock.advance(Duration::from_secs(60));
+        assert!(is_allowed(&poll(patient.as_mut())), "{}", limit.kind().name());
+    }
+}
+
+#[test]
+fn a_dropped_caller_gives_its_place_back() {
+    let (limiter, clock) = limiter();
+    let limit = limit(Limit::per_second(1));
+    assert!(limiter.check_now(&limit, "key").is_allowed());
+    {
+        let mut dropped = pin!(limiter.until_ready(&limit, "key", Duration::from_secs(60)));
+        assert!(poll(dropped.as_mut()).is_pending());
+        assert_eq!(limiter.peek_now(&limit, "key").debt(), 1);
+    }
+    assert_eq!(limiter.peek_now(&limit, "key").debt(), 0, "nobody queued behind it");
+    // In line for a limit that cannot reserve.
+    let window = Limit::per_second(1).fixed_window().build("window").expect("valid");
+    assert!(limiter.check_now(&window, "key").is_allowed());
+    let mut second = pin!(limiter.until_ready(&window, "key", Duration::from_secs(60)));
+    {
+        let mut first = pin!(limiter.until_ready(&window, "key", Duration::from_secs(60)));
+        assert!(poll(first.as_mut()).is_pending());
+        assert!(poll(second.as_mut()).is_pending());
+    }
+    assert!(poll(second.as_mut()).is_pending(), "first in line now, and asks");
+    clock.advance(Duration::from_secs(1));
+    assert!(is_allowed(&poll(second.as_mut())));
+    assert_eq!(clock.sleepers(), 0, "nobody is left behind");
+}
+
+#[test]
+fn jitter_only_delays() {
+    let (limiter, clock) = limiter();
+    let limit = limit(Limit::per_second(1));
+    assert!(limiter.check_now(&limit, "key").is_allowed());
+    let patience = Patience::up_to(Duration::from_secs(5)).jitter(Duration::from_millis(500));
+    let mut caller = pin!(limiter.until_ready(&limit, "key", patience));
+    assert!(poll(caller.as_mut()).is_pending());
+    clock.advance(Duration::from_millis(999));
+    assert!(poll(caller.as_mut()).is_pending(), "never early");
+    clock.advance(Duration::from_millis(501));
+    assert!(is_allowed(&poll(caller.as_mut())), "never more than the jitter late");
+}
+
+#[test]
+fn blocking_waits_are_the_same_mechanism() {
+    let (limiter, clock) = limiter();
+    let begin = clock.now();
+    let queue = limit(Limit::per_second(10).queue(20));
+    for call in 0..20 {
+        assert!(limiter.until_ready_blocking(&queue, "key", Duration::from_secs(5)).is_allowed());
+        assert_eq!(clock.now().since(begin), Duration::from_millis(100) * call);
+    }
+    let window = Limit::per_second(3).fixed_window().build("window").expect("valid");
+    let begin = clock.now();
+    assert!((0..9).all(|_| limiter.until_ready_blocking(&window, "key", Duration::from_secs(2)).is_allowed()));
+    assert!(clock.now().since(begin) > Duration::from_secs(1));
+    let daily = Limit::per_day(1).sliding_log().build("daily").expect("valid");
+    assert!(limiter.check_now(&daily, "key").is_allowed());
+    assert!(limiter.until_ready_blocking(&daily, "key", Duration::from_secs(2)).is_denied());
+}
+
+#[test]
+fn a_cancelled_reservation_gives_back_what_nobody_queued_behind() {
+    let (limiter, _) = limiter();
+    let limit = limit(Limit::per_second(1));
+    assert!(limiter.check_now(&limit, "key").is_allowed());
+    let minute = Duration::from_secs(60);
+    let first = limiter.reserve_now(&limit, "key", minute).expect("buckets reserve");
+    let second = limiter.reserve_now(&limit, "key", minute).expect("buckets reserve");
+    assert_eq!((first.start_after(), second.start_after()), (Duration::from_secs(1), Duration::from_secs(2)));
+    assert_eq!(limiter.cancel_now(first).granted(), 0, "the second queued behind it");
+    assert_eq!(limiter.cancel_now(second).granted(), 1);
+    let third = ready(limiter.reserve(&limit, "key", minute)).expect("buckets reserve");
+    assert_eq!(third.start_after(), Duration::from_secs(2));
+    assert_eq!(ready(limiter.cancel(third)).expect("memory answers").granted(), 1);
+    let never = limiter.reserve_now(&limit, "key", Duration::ZERO).expect("buckets reserve");
+    assert!(!never.is_allowed());
+    assert!(limiter.cancel_now(never).is_denied(), "there is nothing to give back");
+}
+
+#[test]
+fn what_an_algorithm_cannot_do_is_an_error_that_says_so() {
+    let (limiter, _) = limiter();
+    let window = limit(Limit::per_second(1).fixed_window());
+    let error = limiter.reserve_now(&window, "key", Duration::from_secs(1)).expect_err("windows cannot");
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.to_string().contains("`tried`") && error.to_string().contains("retry_after"), "{error}");
+    assert!(limiter.acquire_now(&window, "key").expect_err("no leases").to_string().contains("concurrency"));
+    let flight = Limit::concurrent(1).build("flight").expect("valid");
+    assert!(limiter.refund_now(&flight, "key", 1).expect_err("no refunds").to_string().contains("release"));
+    let much = ready(limiter.debit(&window, "key", u32::MAX)).expect_err("too much");
+    assert!(much.to_string().contains("use at most 1000000000"), "{much}");
+}
+
+#[test]
+fn leases_are_held_renewed_and_released() {
+    let (limiter, clock) = limiter();
+    let flight = limit(Limit::concurrent(1).lease(Duration::from_secs(10)));
+    let lease = limiter.acquire_now(&flight, "key").expect("leases");
+    assert!(lease.is_held());
+    assert!(!limiter.acquire_now(&flight, "key").expect("leases").is_held());
+    clock.advance(Duration::from_secs(9));
+    assert!(limiter.renew_now(&lease).is_allowed());
+    clock.advance(Duration::from_secs(9));
+    assert!(!ready(limiter.acquire(&flight, "key")).expect("leases").is_held());
+    limiter.release_now(lease);
+    let next = ready(limiter.acquire(&flight, "key")).expect("leases");
+    assert!(next.is_held());
+    assert!(ready(limiter.renew(&next)).expect("memory answers").is_allowed());
+    ready(limiter.release(next)).expect("memory answers");
+    assert_eq!(limiter.peek_now(&flight, "key").remaining(), 1);
+}
+
+#[test]
+fn an_observer_sees_every_decision_and_no_key() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&seen);
+    let observer = Arc::new(move |event: Event<'_>| {
+        log.lock().expect("no panic").push(format!("{event:?}"));
+    });
+    let clock = ManualClock::default();
+    let limiter = Limiter::with_clock(MemoryStore::new(), clock).observed_by(observer);
+    let (api, daily) = (limit(Limit::per_hour(1)), Limit::per_day(9).build("daily").expect("valid"));
+    let _ = limiter.check_now(&api, "secret");
+    let _ = limiter.check_all_now([api.charge("secret"), daily.charge("secret")]);
+    let seen = seen.lock().expect("no panic");
+    assert_eq!(seen.len(), 3);
+    assert!(seen.iter().all(|event| event.contains("Decided") && !event.contains("secret")));
+    assert!(seen[1].contains("Denied") && seen[2].contains("daily"));
+}
+
+#[test]
+fn a_store_chosen_at_run_time_is_a_store() {
+    let clock = ManualClock::default();
+    let store: AnyStore = AnyStore::new(MemoryStore::new());
+    let limiter = Arc::new(Limiter::with_clock(store, clock));
+    let api = limit(Limit::per_hour(2));
+    let spawned = Arc::clone(&limiter);
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    let passed = runtime.block_on(async move {
+        let task = tokio::spawn(async move {
+            let charges: [Charge<'_>; 2] = [api.charge("a"), api.charge("b").cost(2)];
+            let all = spawned.check_all(charges).await.expect("memory answers").is_allowed();
+            let one = spawned.check(&api, "b").await.expect("memory answers").is_allowed();
+            (all, one)
+        });
+        task.await.expect("no panic")
+    });
+    assert_eq!(passed, (true, false));
+}
