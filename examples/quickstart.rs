@@ -13,9 +13,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     let limiter = tollgate::in_memory();
 
     println!("5 per second, at most 10 at once. Each sign is a request: # passed, . was denied.\n");
-    for (what, requests, pause) in
-        [("a burst of 15", 15, 0), ("a second later", 8, 1_000), ("ten a second", 20, 100), ("5 a second", 10, 200)]
-    {
+    for (what, requests, pause) in [
+        ("a burst of 15", 15, 0),
+        ("a second later", 8, 1_000),
+        ("ten a second", 20, 100),
+        ("5 a second", 10, 200),
+    ] {
         print!("{what:>15}  ");
         let mut told = None;
         limiter.clock().pause(Duration::from_millis(if pause == 1_000 { pause } else { 0 }));
@@ -29,7 +32,8 @@ fn main() -> Result<(), Box<dyn Error>> {
             limiter.clock().pause(Duration::from_millis(if pause < 1_000 { pause } else { 0 }));
         }
         if let Some(decision) = told {
-            let wait = decision.retry_after().map_or_else(String::new, |wait| format!(", retry after {wait:.0?}"));
+            let wait =
+                decision.retry_after().map_or_else(String::new, |wait| format!(", retry after {wait:.0?}"));
             println!("  {} left{wait}", decision.remaining());
         }
     }

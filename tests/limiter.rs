@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tollgate::memory::MemoryStore;
 use tollgate::{
-    AnyStore, Charge, Clock, Decision, ErrorKind, Event, Limit, LimitBuilder, Limiter, ManualClock, Outcome, Patience,
-    StoreError,
+    AnyStore, Charge, Clock, Decision, ErrorKind, Event, Limit, LimitBuilder, Limiter, ManualClock, Outcome,
+    Patience, StoreError,
 };
 
 fn limiter() -> (Limiter<MemoryStore, ManualClock>, ManualClock) {
@@ -81,7 +81,9 @@ fn until_ready_is_first_come_first_served() {
     ] {
         let (limiter, clock) = limiter();
         let limit = limit(builder);
-        while limiter.check_now(&limit, "key").is_allowed() && limit.kind().name() != "leaky bucket as a queue" {}
+        while limiter.check_now(&limit, "key").is_allowed()
+            && limit.kind().name() != "leaky bucket as a queue"
+        {}
         let wait = || Box::pin(limiter.until_ready(&limit, "key", Duration::from_secs(60)));
         let mut callers = [wait(), wait(), wait()];
         let mut served = Vec::new();
@@ -105,7 +107,8 @@ fn until_ready_ends_with_the_callers_patience() {
         let (limiter, clock) = limiter();
         let limit = limit(builder);
         assert!(limiter.check_now(&limit, "key").is_allowed());
-        let denied = ready(limiter.until_ready(&limit, "key", Duration::from_secs(2))).expect("memory answers");
+        let denied =
+            ready(limiter.until_ready(&limit, "key", Duration::from_secs(2))).expect("memory answers");
         assert_eq!(denied.outcome(), Outcome::Denied, "it would take longer, so it is told at once");
         // Somebody with more patience stands in line before somebody with less.
         let mut patient = pin!(limiter.until_ready(&limit, "key", Duration::from_secs(120)));
@@ -171,7 +174,9 @@ fn blocking_waits_are_the_same_mechanism() {
     }
     let window = Limit::per_second(3).fixed_window().build("window").expect("valid");
     let begin = clock.now();
-    assert!((0..9).all(|_| limiter.until_ready_blocking(&window, "key", Duration::from_secs(2)).is_allowed()));
+    assert!(
+        (0..9).all(|_| limiter.until_ready_blocking(&window, "key", Duration::from_secs(2)).is_allowed())
+    );
     assert!(clock.now().since(begin) > Duration::from_secs(1));
     let daily = Limit::per_day(1).sliding_log().build("daily").expect("valid");
     assert!(limiter.check_now(&daily, "key").is_allowed());

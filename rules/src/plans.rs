@@ -76,12 +76,16 @@ pub enum PlanError {
 impl fmt::Display for PlanError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::AlreadyRegistered => f.write_str("this user has a plan already; use `change` to give them another"),
+            Self::AlreadyRegistered => {
+                f.write_str("this user has a plan already; use `change` to give them another")
+            }
             Self::UnknownUser => f.write_str("this user has no plan; `register` them, or set a default plan"),
             Self::UnknownPlan { plan, known } => {
                 write!(f, "there is no plan `{plan}`; there are: {}", known.join(", "))
             }
-            Self::DuplicatePlan(plan) => write!(f, "there are two plans `{plan}`; give one of them another name"),
+            Self::DuplicatePlan(plan) => {
+                write!(f, "there are two plans `{plan}`; give one of them another name")
+            }
             Self::Limit { plan, error } => write!(f, "plan `{plan}`: {error}"),
         }
     }
@@ -106,9 +110,8 @@ impl PlansBuilder {
     pub fn build(self) -> Result<Plans, PlanError> {
         let mut plans = HashMap::new();
         for (plan, limit) in self.plans {
-            let limit = limit
-                .build(&self.limit)
-                .map_err(|error| PlanError::Limit { plan: plan.clone(), error })?;
+            let limit =
+                limit.build(&self.limit).map_err(|error| PlanError::Limit { plan: plan.clone(), error })?;
             if plans.insert(plan.clone(), Arc::new(limit)).is_some() {
                 return Err(PlanError::DuplicatePlan(plan));
             }

@@ -1,0 +1,70 @@
+//! The hot path does not allocate, through the `Store` trait either.
+
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use tollgate_core::{Charge, ImmediateStore, Limit, Limiter, ManualClock, Request, Store, Time};
+use tollgate_store_memory::MemoryStore;
+
+const NOW: Time = Time::from_secs(1_790_000_000);
+
+fn allocations(work: impl FnOnce()) -> u64 {
+    allocation_counter::measure(work).count_total
+}
+
+/// The store never waits, so the first poll has the answer.
+fn ready<F: Future>(future: F) -> F::Output {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(output) => output,
+        Poll::Pending => panic!("it waits"),
+    }
+}
+
+fn limits() -> [Limit; 4] {
+    let second = Limit::per_second(100);
+    [
+        second.clone().build("bucket").expect("valid"),
+        second.clone().queue(50).build("queue").expect("valid"),
+        second.clone().fixed_window().build("fixed").expect("valid"),
+        second.sliding_window().build("sliding").expect("valid"),
+    ]
+}
+
+#[test]
+fn the_counter_sees_an_allocation() {
+    assert_eq!(allocations(|| drop(std::hint::black_box(vec![1_u8]))), 1);
+}
+
+#[test]
+fn up_to_four_charges_do_not_allocate() {
+    let (store, limits) = (MemoryStore::config().keys(1_000).build(), limits());
+    let charges: Vec<Charge<'_>> = limits.iter().map(|limit| limit.charge("user:42")).collect();
+    // The first use of a key makes room for it.
+    assert!(store.decide_now(Request::new(&charges), NOW).expect("supported").is_allowed());
+    for count in 1..=4 {
+        let request = Request::new(&charges[..count]);
+        for _ in 0..200 {
+            // Admitted at first, denied later: neither allocates.
+            let counted = allocations(|| {
+                let verdict = ready(store.decide(request, NOW)).expect("supported");
+                assert_eq!(verdict.decisions().len(), count);
+            });
+            assert_eq!(counted, 0, "{count} charges");
+        }
+    }
+}
+
+#[test]
+fn a_check_of_the_limiter_does_not_allocate() {
+    let limiter = Limiter::with_clock(MemoryStore::config().keys(1_000).build(), ManualClock::at(NOW));
+    for limit in limits() {
+        let _ = limiter.check_now(&limit, "user:42");
+        for _ in 0..200 {
+            assert_eq!(allocations(|| drop(limiter.check_now(&limit, "user:42").is_allowed())), 0);
+            let counted = allocations(|| {
+                let _ = ready(limiter.check(&limit, "user:42")).expect("supported");
+            });
+            assert_eq!(counted, 0, "{}", limit.name());
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Memory is bounded: what is past makes room, what does not fit spills, and what does not fit even then is
+//! evicted and counted.
+
+use std::time::Duration;
+
+use tollgate_core::{ImmediateStore, Limit, Request, Time};
+use tollgate_store_memory::MemoryStore;
+
+const NOW: Time = Time::from_secs(1_790_000_000);
+
+fn bucket() -> Limit {
+    Limit::per_hour(1).build("bucket").expect("valid")
+}
+
+fn window() -> Limit {
+    Limit::per_hour(1).sliding_log().build("log").expect("valid")
+}
+
+/// How many of `keys` pass once at `now`.
+fn passing(store: &MemoryStore, limit: &Limit, keys: std::ops::Range<usize>, now: Time) -> usize {
+    keys.filter(|key| store.charge_now(&limit.charge(&format!("key {key}")), now).is_allowed()).count()
+}
+
+#[test]
+fn every_key_up_to_the_capacity_is_exact() {
+    for limit in [bucket(), window()] {
+        let store = MemoryStore::config().keys(20_000).build();
+        // Shards fill unevenly; what a log needs is bounded per shard.
+        let keys = if limit.as_flow().is_some() { 20_000 } else { 15_000 };
+        assert_eq!(passing(&store, &limit, 0..keys, NOW), keys);
+        assert_eq!(passing(&store, &limit, 0..keys, NOW), 0, "every one of them is remembered");
+        let stats = store.stats(NOW);
+        assert_eq!((stats.live_keys, stats.evicted), (keys, 0));
+    }
+}
+
+#[test]
+fn what_is_past_makes_room_without_anyone_sweeping() {
+    for limit in [bucket(), window()] {
+        let store = MemoryStore::config().keys(2_000).build();
+        for round in 0..20_u32 {
+            let now = NOW + Duration::from_secs(3_601) * round;
+            let begin = round as usize * 1_000;
+            assert_eq!(passing(&store, &limit, begin..begin + 1_000, now), 1_000);
+            assert_eq!(store.stats(now).live_keys, 1_000, "those of the last round are past");
+            assert_eq!(passing(&store, &limit, begin..begin + 1_000, now), 0);
+        }
+        assert_eq!(store.stats(NOW).evicted, 0);
+        assert!(store.entries_behind_locks() <= 2_000 + 64);
+    }
+}
+
+#[test]
+fn more_keys_than_slots_spill_and_stay_exact() {
+    // 200 slots in the table, and room for 100 keys behind locks.
+    let store = MemoryStore::config().keys(100).build();
+    assert_eq!(passing(&store, &bucket(), 0..190, NOW), 190);
+    let stats = store.stats(NOW);
+    assert!(stats.spilled > 0, "190 keys do not find 200 slots without a collision: {stats:?}");
+    if stats.evicted == 0 {
+        assert_eq!(passing(&store, &bucket(), 0..190, NOW), 0);
+    }
+}
+
+#[test]
+fn far_more_keys_than_fit_are_evicted_counted_and_bounded() {
+    for limit in [bucket(), window()] {
+        let store = MemoryStore::config().keys(1_000).build();
+        assert_eq!(passing(&store, &limit, 0..50_000, NOW), 50_000, "a new key passes");
+        let stats = store.stats(NOW);
+        assert!(stats.evicted > 40_000, "{stats:?}");
+        assert!(stats.live_keys <= 3_000 + 64, "bounded: {stats:?}");
+        assert!(store.entries_behind_locks() <= 1_000 + 64);
+    }
+}
+
+/// The one nearest to idle goes, so a key that is blocked for long outlives a flood of short-lived ones.
+#[test]
+fn a_flood_of_short_lived_keys_does_not_evict_a_long_lived_one() {
+    let store = MemoryStore::config().keys(1_000).build();
+    let (long, short) =
+        (Limit::per_day(1).sliding_log().build("long").expect("valid"), Limit::per_second(1).sliding_log());
+    let short = short.build("short").expect("valid");
+    assert!(store.charge_now(&long.charge("attacker"), NOW).is_allowed());
+    for flood in 0..100_000 {
+        let _ = store.charge_now(&short.charge(&format!("flood {flood}")), NOW);
+    }
+    assert!(store.stats(NOW).evicted > 0);
+    assert!(store.charge_now(&long.charge("attacker"), NOW).is_denied(), "still remembered");
+}
+
+/// Requests with several charges find spilled keys, table keys and locked keys alike.
+#[test]
+fn several_charges_reach_spilled_keys() {
+    let store = MemoryStore::config().keys(100).build();
+    let (bucket, window) = (Limit::per_hour(2).build("bucket").expect("valid"), window());
+    assert_eq!(passing(&store, &bucket, 0..150, NOW), 150);
+    assert_eq!(store.stats(NOW).evicted, 0);
+    for key in 0..150 {
+        let name = format!("key {key}");
+        let charges = [bucket.charge(&name), window.charge("everyone")];
+        let verdict = store.decide_now(Request::new(&charges), NOW).expect("supported");
+        assert_eq!(verdict.is_allowed(), key == 0, "the log has room for one");
+    }
+    let left = |key: usize| store.charge_now(&bucket.charge(&format!("key {key}")).cost(0), NOW).remaining();
+    assert_eq!(left(0), 0);
+    assert!((1..150).all(|key| left(key) == 1), "nothing of a denied request sticks");
+}
+
+/// A clock that was set back behind the last takeover never gives anything twice.
+#[test]
+fn a_clock_set_back_behind_a_takeover_gives_nothing_back() {
+    let store = MemoryStore::config().keys(1_000).build();
+    let quick = Limit::per_second(1).build("quick").expect("valid");
+    // Each round's states are past in the next one, and soon there are no slots that nobody had before.
+    for round in 0..10_u32 {
+        let begin = round as usize * 500;
+        let now = NOW + Duration::from_secs(2) * round;
+        assert_eq!(passing(&store, &quick, begin..begin + 500, now), 500);
+    }
+    // Back to the first round's instant: whoever was forgotten passes once, by the later time, and not again.
+    let mut passed = vec![0; 500];
+    for _ in 0..5 {
+        for (key, passed) in passed.iter_mut().enumerate() {
+            *passed += passing(&store, &quick, key..key + 1, NOW);
+        }
+    }
+    assert!(passed.contains(&1), "somebody's slot was taken over");
+    assert!(passed.iter().all(|passed| *passed <= 1), "{passed:?}");
+    assert_eq!(store.stats(NOW).evicted, 0);
+}

@@ -1,0 +1,113 @@
+//! Real threads on real contention: counted, not argued. Loom explores the small cases, these the large ones.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tollgate_core::{Clock, ImmediateStore, Limit, Request, SystemClock, Time};
+use tollgate_store_memory::{DirectLimiter, MemoryStore};
+
+const THREADS: usize = 4;
+const NOW: Time = Time::from_secs(1_790_000_000);
+
+fn together(work: impl Fn(usize) + Sync) {
+    let barrier = Barrier::new(THREADS);
+    std::thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let (barrier, work) = (&barrier, &work);
+            scope.spawn(move || {
+                barrier.wait();
+                work(thread);
+            });
+        }
+    });
+}
+
+#[test]
+fn a_hot_key_admits_exactly_its_burst() {
+    for limit in [Limit::per_hour(100_000), Limit::per_hour(100_000).fixed_window()] {
+        let (limit, store, passed) =
+            (limit.build("hot").expect("valid"), MemoryStore::new(), AtomicU64::new(0));
+        together(|_| {
+            for _ in 0..50_000 {
+                let allowed = store.charge_now(&limit.charge("hot"), NOW).is_allowed();
+                passed.fetch_add(u64::from(allowed), Ordering::Relaxed);
+            }
+        });
+        assert_eq!(passed.into_inner(), 100_000);
+    }
+}
+
+#[test]
+fn a_direct_limiter_admits_exactly_its_burst() {
+    for limit in [Limit::per_day(100_000), Limit::per_day(100_000).sliding_window()] {
+        let clock = tollgate_core::ManualClock::at(NOW);
+        let limiter = DirectLimiter::with_clock(limit.build("direct").expect("valid"), clock);
+        let passed = AtomicU64::new(0);
+        together(|_| {
+            for _ in 0..50_000 {
+                passed.fetch_add(u64::from(limiter.check().is_allowed()), Ordering::Relaxed);
+            }
+        });
+        assert_eq!(passed.into_inner(), 100_000);
+    }
+}
+
+/// Keys whose state is past within microseconds, in a table far too small for them: slots change hands all the
+/// time. Whatever happens, no key gets more than its burst and what time has refilled.
+#[test]
+fn slots_that_change_hands_never_over_admit() {
+    const KEYS: usize = 64;
+    let store = MemoryStore::config().keys(8).build();
+    let limit = Limit::per(1, Duration::from_micros(50)).build("quick").expect("valid");
+    let clock = SystemClock::new();
+    let begin = clock.now();
+    let passed: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
+    together(|thread| {
+        for round in 0..60_000 {
+            let key = (round * 7 + thread * 13) % KEYS;
+            let name = [u8::try_from(key).expect("small")];
+            let allowed = store.charge_now(&limit.charge(&name), clock.now()).is_allowed();
+            passed[key].fetch_add(u64::from(allowed), Ordering::Relaxed);
+        }
+    });
+    let elapsed = clock.now().since(begin);
+    let most = 1 + u64::try_from(elapsed.as_micros() / 50 + 1).expect("small");
+    let stats = store.stats(clock.now());
+    for (key, passed) in passed.iter().enumerate() {
+        let passed = passed.load(Ordering::Relaxed);
+        assert!(stats.evicted > 0 || passed <= most, "key {key}: {passed} of {most} in {elapsed:?}");
+    }
+}
+
+/// Requests over two keys beside single charges and refunds: the books balance.
+#[test]
+fn requests_charges_and_refunds_balance() {
+    let (store, limit) = (MemoryStore::config().keys(64).build(), Limit::per_day(1_000_000));
+    let limit = limit.build("books").expect("valid");
+    let (pairs, singles) = (AtomicU64::new(0), AtomicU64::new(0));
+    together(|thread| {
+        for round in 0..20_000_usize {
+            let (first, second) = if (round + thread) % 2 == 0 { ("a", "b") } else { ("b", "a") };
+            match round % 3 {
+                0 => {
+                    let charges = [limit.charge(first), limit.charge(second).cost(2)];
+                    let verdict = store.decide_now(Request::new(&charges), NOW).expect("supported");
+                    pairs.fetch_add(3 * u64::from(verdict.is_allowed()), Ordering::Relaxed);
+                }
+                1 => {
+                    let granted = store.charge_now(&limit.charge(first).cost(3), NOW).granted();
+                    singles.fetch_add(granted.into(), Ordering::Relaxed);
+                }
+                _ => {
+                    let refund = tollgate_core::Action::Refund { at: None };
+                    let given = store.charge_now(&limit.charge(second).action(refund), NOW).granted();
+                    singles.fetch_sub(given.into(), Ordering::Relaxed);
+                }
+            }
+        }
+    });
+    let left = |key| u64::from(store.charge_now(&limit.charge(key).cost(0), NOW).remaining());
+    let used = 2_000_000 - left("a") - left("b");
+    assert_eq!(used, pairs.into_inner().wrapping_add(singles.into_inner()), "nothing lost, nothing made");
+}
