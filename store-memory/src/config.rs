@@ -23,8 +23,8 @@ pub struct Config {
 impl Config {
     /// At most this many keys in use at a time; a million unless said, at least one. The table takes 32
     /// bytes for each, reserved at once but touched only where keys are. States that do not fit a word
-    /// (windows, logs, leases, block times) have as much room again, and take about 150 bytes each, plus their
-    /// entries if they keep any, only when they are there.
+    /// (windows, logs, leases, block times) have as much room again; they take about 150 bytes each, plus their
+    /// entries if they keep any, and only when they are there.
     pub fn keys(mut self, keys: usize) -> Self {
         self.keys = keys.max(1);
         self

@@ -5,8 +5,8 @@ use std::hash::{BuildHasherDefault, Hasher};
 use indexmap::IndexMap;
 use tollgate_core::{State, Time};
 
-/// How many entries an insertion looks at for ones that are past. More than one, so that what is past goes faster
-/// than new entries come.
+/// How many entries an insertion looks at for ones that are past. With two, the hand comes round before more have
+/// come than were in use, so at most half of the entries are past.
 const SWEEP: usize = 2;
 /// How many entries a full shard looks at for the one nearest to idle.
 const SAMPLE: usize = 16;

@@ -18,6 +18,9 @@ use crate::table::{Locked, Table, Updated};
 /// How many parts remember operation ids.
 const OPERATION_PARTS: usize = 16;
 
+/// How many more states than its share a shard has room for, for stores so small that shares differ much.
+const SLACK: usize = 64;
+
 /// The store in this process's memory. See the [crate's documentation](crate) for what it promises.
 #[derive(Debug)]
 pub struct MemoryStore {
@@ -55,7 +58,8 @@ impl MemoryStore {
     }
 
     pub(crate) fn with(config: &Config) -> Self {
-        let per_shard = config.keys.div_ceil(config.shards);
+        // Keys fall unevenly on shards, and up to half of a shard may be past and not yet swept.
+        let per_shard = config.keys.div_ceil(config.shards).saturating_mul(2).saturating_add(SLACK);
         Self {
             prints: Fingerprints::new(),
             // Twice the keys: a key then lies in the first line it is looked for in, nearly always.
