@@ -111,6 +111,7 @@ pub(crate) struct Ask {
 }
 
 impl<'a> Charge<'a> {
+    #[inline]
     pub(crate) fn new(limit: &'a Limit, key: Key<'a>) -> Self {
         let action = Action::Take { max_wait: None };
         Self { key, limit, ask: Ask { cost: 1, action, lease: LeaseId::ANONYMOUS } }
@@ -118,6 +119,7 @@ impl<'a> Charge<'a> {
 
     /// How much it costs; 1 unless said. A cost of 0 only looks.
     #[must_use]
+    #[inline]
     pub fn cost(mut self, cost: u32) -> Self {
         self.ask.cost = cost;
         self
@@ -144,11 +146,13 @@ impl<'a> Charge<'a> {
     }
 
     /// Whom it is counted for.
+    #[inline]
     pub fn key(&self) -> Key<'a> {
         self.key
     }
 
     /// The limit.
+    #[inline]
     pub fn limit(&self) -> &'a Limit {
         self.limit
     }
@@ -218,6 +222,7 @@ pub struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// A request of these charges.
+    #[inline]
     pub fn new(charges: &'a [Charge<'a>]) -> Self {
         Self { charges, id: None }
     }
@@ -230,11 +235,13 @@ impl<'a> Request<'a> {
     }
 
     /// The charges, in order.
+    #[inline]
     pub fn charges(&self) -> &'a [Charge<'a>] {
         self.charges
     }
 
     /// The operation id, if the call has one.
+    #[inline]
     pub fn id(&self) -> Option<OperationId> {
         self.id
     }

@@ -58,6 +58,10 @@ impl StoreError {
         Self::new(ErrorKind::Unsupported, format!("limit `{limit}`: {why}"))
     }
 
+    pub(crate) fn no_decision() -> Self {
+        Self::new(ErrorKind::Internal, "the store answered a charge without a decision")
+    }
+
     /// The call may have taken effect.
     #[must_use]
     pub fn with_unknown_effect(mut self) -> Self {

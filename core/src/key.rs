@@ -29,11 +29,13 @@ impl<'a> Key<'a> {
     }
 
     /// The namespace; empty unless given.
+    #[inline]
     pub fn namespace(&self) -> &'a [u8] {
         self.namespace
     }
 
     /// The entity: a user, an address, a route.
+    #[inline]
     pub fn entity(&self) -> &'a [u8] {
         self.entity
     }
@@ -47,30 +49,35 @@ impl fmt::Debug for Key<'_> {
 }
 
 impl<'a> From<&'a str> for Key<'a> {
+    #[inline]
     fn from(entity: &'a str) -> Self {
         Self { namespace: b"", entity: entity.as_bytes() }
     }
 }
 
 impl<'a> From<&'a [u8]> for Key<'a> {
+    #[inline]
     fn from(entity: &'a [u8]) -> Self {
         Self { namespace: b"", entity }
     }
 }
 
 impl<'a> From<&'a String> for Key<'a> {
+    #[inline]
     fn from(entity: &'a String) -> Self {
         entity.as_str().into()
     }
 }
 
 impl<'a> From<&'a Vec<u8>> for Key<'a> {
+    #[inline]
     fn from(entity: &'a Vec<u8>) -> Self {
         entity.as_slice().into()
     }
 }
 
 impl<'a, const N: usize> From<&'a [u8; N]> for Key<'a> {
+    #[inline]
     fn from(entity: &'a [u8; N]) -> Self {
         entity.as_slice().into()
     }

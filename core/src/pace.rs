@@ -54,21 +54,25 @@ impl Pace {
     }
 
     /// The unit that the instant `nanos` lies in.
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn units(&self, nanos: u64) -> u64 {
-        if self.excess == 0 {
-            return nanos;
-        }
+        if self.excess == 0 { nanos } else { self.uneven_units(nanos) }
+    }
+
+    #[inline(never)]
+    const fn uneven_units(&self, nanos: u64) -> u64 {
         let (periods, rest) = (nanos / self.period, nanos % self.period);
         nanos - periods * self.excess - scale_up(rest, self.excess, self.period)
     }
 
     /// The earliest instant in `unit`.
-    #[inline]
+    #[inline(always)]
     pub(crate) const fn instant(&self, unit: u64) -> u64 {
-        if self.excess == 0 {
-            return unit;
-        }
+        if self.excess == 0 { unit } else { self.uneven_instant(unit) }
+    }
+
+    #[inline(never)]
+    const fn uneven_instant(&self, unit: u64) -> u64 {
         let (periods, rest) = (unit / self.scale, unit % self.scale);
         unit.saturating_add(periods.saturating_mul(self.excess)).saturating_add(scale_up(
             rest,

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use crate::charge::{Action, Ask, Charge, LeaseId};
-use crate::decision::{Decision, Verdict};
+use crate::decision::{Decision, Outcome, RawDecision, Verdict};
 use crate::state::State;
 use crate::time::Time;
 
@@ -27,7 +27,9 @@ pub fn settle(charges: &[Charge<'_>], slots: &[usize], states: &mut [State], now
         for ((charge, slot), decision) in charges.iter().zip(slots).zip(&mut decisions) {
             if decision.is_allowed() {
                 // It had room, but nothing is debited: say what is there.
-                *decision = before[*slot].clone().answer(charge.limit, now, &LOOK);
+                let there = before[*slot].clone().answer(charge.limit, now, &LOOK).raw();
+                let wait = decision.raw().wait;
+                *decision = RawDecision { outcome: Outcome::Allowed, granted: 0, wait, ..there }.into();
             } else {
                 *decision = states[*slot].denied(charge.limit, now, &charge.ask, *decision);
             }

@@ -115,14 +115,24 @@ impl State {
             *self = Self::default();
         }
         if takes && self.blocked_until > now {
-            return self.look(limit, now, ask);
+            // What the same charge would be told if there were no block decides how long it waits.
+            let alone = limit.algorithm().decide(&mut self.body.clone(), now, ask).raw();
+            let seen = self.look(limit, now, ask).raw();
+            return match alone.outcome {
+                Outcome::NeverFits => RawDecision { outcome: Outcome::NeverFits, wait: 0, ..seen },
+                Outcome::Denied => RawDecision { wait: seen.wait.max(alone.wait), ..seen },
+                Outcome::Allowed => RawDecision { wait: self.blocked_until.nanos() - now.nanos(), ..seen },
+            }
+            .into();
         }
         if ask.action == Action::Forget {
             self.blocked_until = Time::EPOCH;
         }
-        let decision = limit.algorithm().decide(&mut self.body, now, ask);
+        let mut decision = limit.algorithm().decide(&mut self.body, now, ask).raw();
         self.note_end(limit);
-        decision
+        // A block that goes on is a part of the state.
+        decision.reset = decision.reset.max(self.blocked_until.nanos().saturating_sub(now.nanos()));
+        decision.into()
     }
 
     /// Answers without changing anything, not even to the numbers of another limit.
@@ -143,7 +153,7 @@ impl State {
         if !took || decision.outcome() != Outcome::Denied || self.blocked_until > now {
             return decision;
         }
-        limit.algorithm().denied(&mut self.body, now, ask);
+        let decision = limit.algorithm().denied(&mut self.body, now, ask).unwrap_or(decision);
         if limit.block() > 0 {
             self.blocked_until = now.after(limit.block());
         }

@@ -12,6 +12,7 @@ use async_trait::async_trait;
 
 use crate::capability::Capability;
 use crate::charge::{Charge, Request};
+use crate::clock::Clock;
 use crate::decision::{Decision, Verdict};
 use crate::error::StoreError;
 use crate::key::Key;
@@ -63,6 +64,20 @@ pub trait Store: Send + Sync {
         request: Request<'_>,
         now: Time,
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
+
+    /// Decides a single charge: the same as a request of it without an operation id. A shortcut for stores
+    /// that answer faster than a verdict can be put together.
+    fn decide_one(
+        &self,
+        charge: &Charge<'_>,
+        now: Time,
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send {
+        async move {
+            let charges = [*charge];
+            let verdict = self.decide(Request::new(&charges), now).await?;
+            verdict.into_first().ok_or_else(StoreError::no_decision)
+        }
+    }
 
     /// Decides independent requests in order, each as often as it says. Exactly one answer per run, in the
     /// order of the runs; a run that fails fails alone. A store for which a batch is no cheaper than its requests
@@ -201,7 +216,10 @@ impl RunVerdict {
 /// A store that never waits: it can be asked without a runtime.
 pub trait ImmediateStore: Store {
     /// Decides one charge. What the algorithm cannot do is answered as a look.
-    fn charge_now(&self, charge: &Charge<'_>, now: Time) -> Decision;
+    ///
+    /// The store reads the clock itself, so that it can do so after it has found the state: the later the
+    /// reading, the less it is out of date, and reading it earlier holds up the memory accesses that follow.
+    fn charge_now(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision;
 
     /// Decides one request.
     fn decide_now(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError>;
@@ -335,6 +353,14 @@ macro_rules! pointer_store {
                 (**self).decide(request, now)
             }
 
+            fn decide_one(
+                &self,
+                charge: &Charge<'_>,
+                now: Time,
+            ) -> impl Future<Output = Result<Decision, StoreError>> + Send {
+                (**self).decide_one(charge, now)
+            }
+
             fn decide_batch(
                 &self,
                 batch: &[Run<'_>],
@@ -368,8 +394,8 @@ macro_rules! pointer_store {
         }
 
         impl<S: ImmediateStore> ImmediateStore for $pointer<S> {
-            fn charge_now(&self, charge: &Charge<'_>, now: Time) -> Decision {
-                (**self).charge_now(charge, now)
+            fn charge_now(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
+                (**self).charge_now(charge, clock)
             }
 
             fn decide_now(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {

@@ -28,6 +28,7 @@ impl Time {
     pub const MAX: Self = Self((1 << 62) - 1);
 
     /// An instant from nanoseconds since the Unix epoch.
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         if nanos > Self::MAX.0 { Self::MAX } else { Self(nanos) }
     }
@@ -38,6 +39,7 @@ impl Time {
     }
 
     /// Nanoseconds since the Unix epoch.
+    #[inline]
     pub const fn nanos(self) -> u64 {
         self.0
     }
@@ -48,6 +50,7 @@ impl Time {
     }
 
     /// The instant `nanos` nanoseconds later.
+    #[inline]
     pub(crate) const fn after(self, nanos: u64) -> Self {
         Self::from_nanos(self.0.saturating_add(nanos))
     }

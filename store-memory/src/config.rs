@@ -21,7 +21,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// At most this many keys in use at a time; a million unless said, at least one. The table takes 32
+    /// At most this many keys in use at a time; a million unless said, at least one. The table takes 28
     /// bytes for each, reserved at once but touched only where keys are. States that do not fit a word
     /// (windows, logs, leases, block times) have as much room again; they take about 150 bytes each, plus their
     /// entries if they keep any, and only when they are there.

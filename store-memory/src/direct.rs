@@ -1,6 +1,6 @@
 //! One limit without keys: no hashing, no table, a single word.
 
-use tollgate_core::{Charge, Clock, Decision, FullAt, Limit, State, StoreError, SystemClock, Time};
+use tollgate_core::{Charge, Clock, Decision, Limit, State, StoreError, SystemClock};
 
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -76,7 +76,7 @@ impl<C: Clock> DirectLimiter<C> {
             (Cell::Word(word), Some(flow)) => {
                 let mut seen = word.load(Ordering::Relaxed);
                 loop {
-                    let state = FullAt { at: Time::from_nanos(seen >> 1), overdrawn: seen & 1 != 0 };
+                    let state = flow.state(seen >> 1, seen & 1 != 0);
                     let (decision, next) = flow.apply(state, now, charge);
                     let Some(next) = next else { return decision };
                     let next = next.at.nanos() << 1 | u64::from(next.overdrawn);

@@ -2,25 +2,34 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-use tollgate_core::Charge;
+use tollgate_core::{Charge, Flow};
 
 /// 128 bits of a limit and a key, hashed with a secret. Keys themselves are not stored.
 ///
 /// An attacker chooses keys, but neither knows the secret nor sees a hash. Two keys meet by chance only: they
-/// must agree in the 64 bits that a slot stores and land in the same few cache lines. With a million
-/// live keys the chance that any two of them do is below one in ten billion.
+/// must agree in the 56 bits that a slot stores and land in the same few cache lines. With a million
+/// live keys the chance that any two of them do is below one in a hundred million.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     /// Where to look.
     pub(crate) place: u64,
-    /// What to compare; never zero.
+    /// What to compare. The lowest byte is not the hash's: it is a digest of the limit's numbers, never zero, so
+    /// that comparing tags also tells whether the numbers are those that the state was written under.
     pub(crate) tag: u64,
 }
 
+/// The byte of a tag that says under which numbers the state was written.
+pub(crate) const NUMBERS: u64 = 0xff;
+
 impl Fingerprint {
-    /// All of it, as a key of a map.
+    /// All that says whose it is, as a key of a map.
     pub(crate) fn whole(self) -> u128 {
-        u128::from(self.place) << 64 | u128::from(self.tag)
+        u128::from(self.place) << 64 | u128::from(self.tag & !NUMBERS)
+    }
+
+    /// A tag of the same key, under any numbers.
+    pub(crate) fn owns(self, tag: u64) -> bool {
+        (tag ^ self.tag) & !NUMBERS == 0 && tag & NUMBERS != 0
     }
 }
 
@@ -45,20 +54,21 @@ impl Fingerprints {
 
     #[inline]
     pub(crate) fn of(&self, charge: &Charge<'_>) -> Fingerprint {
-        let key = charge.key();
-        let (namespace, entity) = (key.namespace(), key.entity());
-        // The namespace's length is part of the first word, so no two pairs of parts read alike.
-        let head =
-            charge.limit().id().wrapping_add((namespace.len() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let numbers = charge.limit().as_flow().map_or(1, Flow::digest);
+        let (namespace, entity) = (charge.key().namespace(), charge.key().entity());
         let hash = |state: &ahash::RandomState| {
             let mut hasher = state.build_hasher();
-            hasher.write_u64(head);
             if !namespace.is_empty() {
+                // The length, so that no two pairs of parts read alike.
+                hasher.write_usize(namespace.len());
                 hasher.write(namespace);
             }
             hasher.write(entity);
             hasher.finish()
         };
-        Fingerprint { place: hash(&self.place), tag: hash(&self.tag) | 1 }
+        // The limit's own digest is mixed in last, which costs no time: keys of two limits meet by chance only, too.
+        let limit = charge.limit().id();
+        let tag = hash(&self.tag) ^ limit.rotate_left(32);
+        Fingerprint { place: hash(&self.place) ^ limit, tag: tag & !NUMBERS | u64::from(numbers) }
     }
 }

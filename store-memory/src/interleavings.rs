@@ -26,7 +26,7 @@ fn slow(burst: u32) -> Limit {
 }
 
 fn passes(store: &MemoryStore, limit: &Limit, key: &str, now: Time) -> bool {
-    store.charge_now(&limit.charge(key), now).is_allowed()
+    store.charge_now(&limit.charge(key), &now).is_allowed()
 }
 
 fn explore(body: impl Fn() + Sync + Send + 'static) {
@@ -104,7 +104,7 @@ fn a_refund_does_not_bring_an_old_word_back() {
         });
         assert!(passes(&store, &slow(1), "new", later));
         let refund = Action::Refund { at: None };
-        let back = store.charge_now(&slow(1).charge("new").action(refund), NOW);
+        let back = store.charge_now(&slow(1).charge("new").action(refund), &NOW);
         assert!(back.is_allowed());
         thread.join().expect("no panic");
         assert!(passes(&store, &slow(1), "new", later), "what was given back is there");

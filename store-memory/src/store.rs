@@ -4,8 +4,9 @@ use std::sync::atomic::{AtomicU64 as Counter, Ordering};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Capability, Charge, Decision, Export, Flow, FullAt, ImmediateStore, Key, Limit, OperationMemory, Request,
-    Run, RunVerdict, Snapshot, State, Store, StoreError, Time, Verdict, decide_one_by_one, settle, slots,
+    Capability, Charge, Clock, Decision, Export, Flow, FullAt, ImmediateStore, Key, Limit, OperationMemory,
+    Request, Run, RunVerdict, Snapshot, State, Store, StoreError, Time, Verdict, decide_one_by_one, settle,
+    slots,
 };
 
 use crate::config::Config;
@@ -62,8 +63,8 @@ impl MemoryStore {
         let per_shard = config.keys.div_ceil(config.shards).saturating_mul(2).saturating_add(SLACK);
         Self {
             prints: Fingerprints::new(),
-            // Twice the keys: a key then lies in the first line it is looked for in, nearly always.
-            table: Table::new(config.keys.saturating_mul(2)),
+            // Room to spare, so that a key lies in the first line it is looked for in, nearly always.
+            table: Table::new(config.keys.saturating_mul(7) / 4),
             shards: (0..config.shards).map(|_| Mutex::new(Shard::new(per_shard))).collect(),
             operations: (0..OPERATION_PARTS).map(|_| Mutex::default()).collect(),
             spilled: Counter::new(0),
@@ -95,11 +96,11 @@ impl MemoryStore {
 
     /// One charge on a state that fits a word.
     #[inline]
-    fn charge_flow(&self, flow: &Flow, charge: &Charge<'_>, now: Time) -> Decision {
+    fn charge_flow(&self, flow: &Flow, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
         let print = self.prints.of(charge);
-        match self.table.update(print, |state| flow.apply(state, now, charge)) {
+        match self.table.update(print, |state| flow.apply(state, clock.now(), charge)) {
             Updated::Done(decision) => decision,
-            Updated::Absent | Updated::Busy => self.charge_flow_locked(flow, charge, print, now),
+            Updated::Absent | Updated::Busy => self.charge_flow_locked(flow, charge, print, clock.now()),
         }
     }
 
@@ -122,6 +123,14 @@ impl MemoryStore {
                     give_way();
                 }
                 Updated::Absent => {
+                    if let Some(mut slot) = self.table.lock(print) {
+                        // Other numbers wrote it.
+                        let (decision, next) = flow.apply(slot.state(), now, charge);
+                        if let Some(next) = next {
+                            slot.set(next);
+                        }
+                        return decision;
+                    }
                     let spilled = shard.get(print.whole()).and_then(State::as_flow);
                     // What this key may have had in a slot that was taken over ended before the horizon.
                     let now = if spilled.is_none() { now.max(self.table.horizon()) } else { now };
@@ -154,9 +163,10 @@ impl MemoryStore {
 
     /// One charge on any other state.
     #[inline]
-    fn charge_state(&self, charge: &Charge<'_>, now: Time) -> Decision {
+    fn charge_state(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
         let print = self.prints.of(charge);
         let mut shard = lock(&self.shards[self.shard_of(print)]);
+        let now = clock.now();
         if let Some(state) = shard.get_mut(print.whole()) {
             return state.apply(charge, now);
         }
@@ -228,7 +238,7 @@ impl MemoryStore {
 
     fn decide_once(&self, request: Request<'_>, now: Time) -> Verdict {
         match request.charges() {
-            [charge] => Verdict::one(self.charge_now(charge, now), now),
+            [charge] => Verdict::one(self.charge_now(charge, &now), now),
             [] => Verdict::new([], now),
             charges => self.decide_several(charges, now),
         }
@@ -265,10 +275,10 @@ impl Default for MemoryStore {
 
 impl ImmediateStore for MemoryStore {
     #[inline]
-    fn charge_now(&self, charge: &Charge<'_>, now: Time) -> Decision {
+    fn charge_now(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
         match charge.limit().as_flow() {
-            Some(flow) => self.charge_flow(flow, charge, now),
-            None => self.charge_state(charge, now),
+            Some(flow) => self.charge_flow(flow, charge, clock),
+            None => self.charge_state(charge, clock),
         }
     }
 
@@ -295,6 +305,12 @@ impl Store for MemoryStore {
     #[inline]
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
         self.decide_now(request, now)
+    }
+
+    #[inline]
+    async fn decide_one(&self, charge: &Charge<'_>, now: Time) -> Result<Decision, StoreError> {
+        charge.supported()?;
+        Ok(self.charge_now(charge, &now))
     }
 
     async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {

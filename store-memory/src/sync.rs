@@ -17,18 +17,6 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Words that are zero. Straight from the allocator, so that pages nobody touches cost nothing.
-#[cfg(not(loom))]
-pub(crate) fn zeroed(count: usize) -> Box<[AtomicU64]> {
-    use zerocopy::FromZeros;
-    <[AtomicU64]>::new_box_zeroed_with_elems(count).expect("memory for the table")
-}
-
-#[cfg(loom)]
-pub(crate) fn zeroed(count: usize) -> Box<[AtomicU64]> {
-    (0..count).map(|_| AtomicU64::new(0)).collect()
-}
-
 /// Lets whoever holds what we wait for run.
 pub(crate) fn give_way() {
     #[cfg(not(loom))]

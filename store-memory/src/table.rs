@@ -14,6 +14,8 @@
 //!   state lies ahead of the takeover's own time, and states only move ahead, except for refunds and the like.
 //!   Those never write an instant before `horizon`, the latest time at which any slot was taken over. So the
 //!   words of a slot's next owner are all larger than those of the last.
+//! - **A limit that changes** finds its key's slot under another tag, because a tag's lowest byte is a digest of the
+//!   limit's numbers. It locks the slot, makes of the state what the new numbers make of it, and changes the tag.
 //! - **Nobody inserts one key twice**, because inserting needs the lock of the key's shard, which the caller
 //!   holds, and looks for the key once more under it.
 //! - **A request with several charges** holds the locks of its keys' shards and then locks their words by
@@ -22,35 +24,60 @@
 
 use tollgate_core::{FullAt, Time};
 
-use crate::fingerprint::Fingerprint;
-use crate::sync::{AtomicU64, Ordering, give_way, zeroed};
+use crate::fingerprint::{Fingerprint, NUMBERS};
+use crate::sync::{AtomicU64, Ordering, give_way};
 
-/// Tags first, then words: four of each make one cache line.
+/// How many slots share a cache line.
 const SLOTS: usize = 4;
-const LINE: usize = 2 * SLOTS;
-const LINE_BYTES: usize = LINE * size_of::<u64>();
 /// How many lines a key may lie behind its own. Beyond that it spills.
 const REACH: usize = 4;
 /// How often to look again for a mark to go before giving way.
 const SPINS: usize = 64;
 
+/// A cache line: a slot's tag and word are in the same one.
+#[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
+#[derive(Debug)]
+#[repr(C, align(64))]
+struct Line {
+    tags: [AtomicU64; SLOTS],
+    words: [AtomicU64; SLOTS],
+}
+
+/// Lines of empty slots. Straight from the allocator, so that pages nobody touches cost nothing.
+#[cfg(not(loom))]
+fn empty(lines: usize) -> Box<[Line]> {
+    use zerocopy::FromZeros;
+    <[Line]>::new_box_zeroed_with_elems(lines).expect("memory for the table")
+}
+
+#[cfg(loom)]
+fn empty(lines: usize) -> Box<[Line]> {
+    let words = || std::array::from_fn(|_| AtomicU64::new(0));
+    (0..lines).map(|_| Line { tags: words(), words: words() }).collect()
+}
+
 const LOCKED: u64 = 1;
 const OVERDRAWN: u64 = 2;
 
+#[inline]
 fn pack(state: FullAt) -> u64 {
     state.at.nanos() << 2 | if state.overdrawn { OVERDRAWN } else { 0 }
 }
 
-fn unpack(word: u64) -> FullAt {
-    FullAt { at: Time::from_nanos(word >> 2), overdrawn: word & OVERDRAWN != 0 }
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "the lowest byte is meant")]
+fn unpack(tag: u64, word: u64) -> FullAt {
+    FullAt { at: at(word), overdrawn: word & OVERDRAWN != 0, numbers: (tag & NUMBERS) as u8 }
+}
+
+#[inline]
+fn at(word: u64) -> Time {
+    Time::from_nanos(word >> 2)
 }
 
 #[derive(Debug)]
 pub(crate) struct Table {
-    words: Box<[AtomicU64]>,
-    /// Where the first whole cache line begins.
-    first: usize,
-    lines: usize,
+    lines: Box<[Line]>,
     /// The latest time at which a slot was taken over.
     horizon: AtomicU64,
 }
@@ -65,6 +92,14 @@ pub(crate) enum Updated<R> {
     Busy,
 }
 
+/// What a line says of a key.
+enum Look<'t> {
+    Found(Slot<'t>),
+    /// It is neither here nor further on.
+    Ends,
+    GoesOn,
+}
+
 /// Where a slot's words are.
 #[derive(Clone, Copy, Debug)]
 struct Slot<'t> {
@@ -75,15 +110,11 @@ struct Slot<'t> {
 impl Table {
     /// A table with room for at least `slots` slots.
     pub(crate) fn new(slots: usize) -> Self {
-        let lines = slots.div_ceil(SLOTS).max(1);
-        // A line more than needed, so that the lines can begin where cache lines do.
-        let words = zeroed((lines + 1) * LINE);
-        let first = words.as_ptr().addr().wrapping_neg() % LINE_BYTES / size_of::<u64>();
-        Self { words, first: first.min(LINE), lines, horizon: AtomicU64::new(0) }
+        Self { lines: empty(slots.div_ceil(SLOTS).max(1)), horizon: AtomicU64::new(0) }
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        size_of_val(&*self.words)
+        size_of_val(&*self.lines)
     }
 
     /// No key was given a later time than this by a state that is gone.
@@ -91,41 +122,52 @@ impl Table {
         Time::from_nanos(self.horizon.load(Ordering::Acquire))
     }
 
+    /// Which line a key belongs into. Multiplying maps the hash evenly onto any number of lines.
     #[inline]
-    fn line(&self, index: usize) -> &[AtomicU64; LINE] {
-        let (lines, _) = self.words[self.first..].as_chunks::<LINE>();
-        &lines[index]
+    #[expect(clippy::cast_possible_truncation, reason = "less than the number of lines")]
+    fn home(&self, print: Fingerprint) -> usize {
+        ((u128::from(print.place) * self.lines.len() as u128) >> 64) as usize
     }
 
     /// The lines where a key may be, the likeliest first.
-    #[inline]
-    fn reach(&self, print: Fingerprint) -> impl Iterator<Item = &[AtomicU64; LINE]> {
-        // Multiplying maps the hash evenly onto any number of lines.
-        let home = usize::try_from((u128::from(print.place) * self.lines as u128) >> 64).unwrap_or(0);
-        (0..REACH.min(self.lines)).map(move |step| {
-            let index = home + step;
-            self.line(if index < self.lines { index } else { index - self.lines })
-        })
+    fn reach(&self, print: Fingerprint) -> impl Iterator<Item = &Line> {
+        self.lines.iter().cycle().skip(self.home(print)).take(REACH.min(self.lines.len()))
     }
 
     #[inline]
     fn find(&self, print: Fingerprint) -> Option<Slot<'_>> {
-        for line in self.reach(print) {
-            let mut empty = false;
-            for index in 0..SLOTS {
-                // Acquire: whoever sees a new owner also sees that the old word is locked or gone.
-                let tag = line[index].load(Ordering::Acquire);
-                if tag == print.tag {
-                    return Some(Slot { tag: &line[index], word: &line[SLOTS + index] });
-                }
-                empty |= tag == 0;
-            }
-            // Slots never become empty again, so nothing was ever put behind a line with an empty one.
-            if empty {
-                return None;
+        match Self::look(&self.lines[self.home(print)], print) {
+            Look::Found(slot) => Some(slot),
+            Look::Ends => None,
+            Look::GoesOn => self.find_behind(print),
+        }
+    }
+
+    #[inline(never)]
+    fn find_behind(&self, print: Fingerprint) -> Option<Slot<'_>> {
+        for line in self.reach(print).skip(1) {
+            match Self::look(line, print) {
+                Look::Found(slot) => return Some(slot),
+                Look::Ends => return None,
+                Look::GoesOn => {}
             }
         }
         None
+    }
+
+    #[inline]
+    fn look(line: &Line, print: Fingerprint) -> Look<'_> {
+        let mut empty = false;
+        for index in 0..SLOTS {
+            // Acquire: whoever sees a new owner also sees that the old word is locked or gone.
+            let tag = line.tags[index].load(Ordering::Acquire);
+            if tag == print.tag {
+                return Look::Found(Slot { tag: &line.tags[index], word: &line.words[index] });
+            }
+            empty |= tag == 0;
+        }
+        // Slots never become empty again, so nothing was ever put behind a line with an empty one.
+        if empty { Look::Ends } else { Look::GoesOn }
     }
 
     /// Replaces the key's state by what `step` makes of it; `None` leaves it as it is, and writes nothing.
@@ -146,7 +188,7 @@ impl Table {
                 std::hint::spin_loop();
                 continue;
             }
-            let (answer, next) = step(unpack(word));
+            let (answer, next) = step(unpack(print.tag, word));
             let Some(next) = next else { return Updated::Done(answer) };
             let next = self.successor(word, next);
             if slot.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
@@ -165,8 +207,7 @@ impl Table {
 
     #[cold]
     fn receding(&self, next: u64) -> u64 {
-        let next = unpack(next);
-        pack(FullAt { at: next.at.max(self.horizon()), ..next })
+        self.horizon().max(at(next)).nanos() << 2 | next & OVERDRAWN
     }
 
     /// Gives the key a slot: an empty one, or one whose state is past. The caller holds the lock of the
@@ -174,13 +215,13 @@ impl Table {
     pub(crate) fn insert(&self, print: Fingerprint, state: FullAt, now: Time) -> bool {
         debug_assert!(state.at > now, "a state that is past need not be stored");
         self.claim(print, state, now, |tag, word| tag == 0 && word == 0)
-            || self.claim(print, state, now, |tag, word| tag != 0 && unpack(word).at < now)
+            || self.claim(print, state, now, |tag, word| tag != 0 && at(word) < now)
     }
 
     fn claim(&self, print: Fingerprint, state: FullAt, now: Time, free: impl Fn(u64, u64) -> bool) -> bool {
         for line in self.reach(print) {
             for index in 0..SLOTS {
-                let (tag, word) = (&line[index], &line[SLOTS + index]);
+                let (tag, word) = (&line.tags[index], &line.words[index]);
                 let seen = word.load(Ordering::Acquire);
                 let owner = tag.load(Ordering::Relaxed);
                 if seen & LOCKED != 0 || !free(owner, seen) {
@@ -200,12 +241,23 @@ impl Table {
         false
     }
 
-    /// Locks the key's slot. The caller holds the lock of the key's shard. `None` if it has none.
+    /// The key's slot, whatever numbers its state was written under.
+    fn find_under_any_numbers(&self, print: Fingerprint) -> Option<(Slot<'_>, u64)> {
+        self.reach(print).find_map(|line| {
+            (0..SLOTS).find_map(|index| {
+                let tag = line.tags[index].load(Ordering::Acquire);
+                print.owns(tag).then(|| (Slot { tag: &line.tags[index], word: &line.words[index] }, tag))
+            })
+        })
+    }
+
+    /// Locks the key's slot, whatever numbers its state was written under. The caller holds the lock of the key's
+    /// shard. `None` if it has none.
     pub(crate) fn lock(&self, print: Fingerprint) -> Option<Locked<'_>> {
         loop {
-            let slot = self.find(print)?;
+            let (slot, tag) = self.find_under_any_numbers(print)?;
             let word = slot.word.load(Ordering::Acquire);
-            if slot.tag.load(Ordering::Relaxed) != print.tag {
+            if slot.tag.load(Ordering::Relaxed) != tag {
                 continue;
             }
             if word & LOCKED != 0 {
@@ -213,7 +265,7 @@ impl Table {
                 continue;
             }
             if slot.word.compare_exchange(word, word | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                return Some(Locked { table: self, word: slot.word, before: word, after: word });
+                return Some(Locked { table: self, slot, before: (tag, word), after: (tag, word) });
             }
         }
     }
@@ -221,18 +273,19 @@ impl Table {
     /// The key's state, if it has a slot.
     pub(crate) fn read(&self, print: Fingerprint) -> Option<FullAt> {
         loop {
-            match self.update(print, |state| (state, None)) {
-                Updated::Done(state) => return Some(state),
-                Updated::Absent => return None,
-                Updated::Busy => give_way(),
+            let (slot, tag) = self.find_under_any_numbers(print)?;
+            let word = slot.word.load(Ordering::Acquire);
+            if word & LOCKED == 0 && slot.tag.load(Ordering::Relaxed) == tag {
+                return Some(unpack(tag, word));
             }
+            give_way();
         }
     }
 
     /// How many slots hold a state that is not past.
     pub(crate) fn live(&self, now: Time) -> usize {
-        let line = |index| &self.line(index)[SLOTS..];
-        (0..self.lines).flat_map(line).filter(|word| unpack(word.load(Ordering::Relaxed)).at > now).count()
+        let words = self.lines.iter().flat_map(|line| &line.words);
+        words.filter(|word| at(word.load(Ordering::Relaxed)) > now).count()
     }
 }
 
@@ -240,25 +293,31 @@ impl Table {
 #[derive(Debug)]
 pub(crate) struct Locked<'t> {
     table: &'t Table,
-    word: &'t AtomicU64,
-    before: u64,
-    after: u64,
+    slot: Slot<'t>,
+    /// Tag and word.
+    before: (u64, u64),
+    after: (u64, u64),
 }
 
 impl Locked<'_> {
     pub(crate) fn state(&self) -> FullAt {
-        unpack(self.before)
+        unpack(self.before.0, self.before.1)
     }
 
     pub(crate) fn set(&mut self, state: FullAt) {
         if state != self.state() {
-            self.after = self.table.successor(self.before, state);
+            let (tag, word) = self.before;
+            // A state that says nothing was written under no numbers; the slot keeps those it has.
+            let numbers = if state.numbers == 0 { tag & NUMBERS } else { state.numbers.into() };
+            self.after = (tag & !NUMBERS | numbers, self.table.successor(word, state));
         }
     }
 }
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        self.word.store(self.after, Ordering::Release);
+        let (tag, word) = self.after;
+        self.slot.tag.store(tag, Ordering::Release);
+        self.slot.word.store(word, Ordering::Release);
     }
 }

@@ -20,7 +20,7 @@ fn window() -> Limit {
 
 /// How many of `keys` pass once at `now`.
 fn passing(store: &MemoryStore, limit: &Limit, keys: std::ops::Range<usize>, now: Time) -> usize {
-    keys.filter(|key| store.charge_now(&limit.charge(&format!("key {key}")), now).is_allowed()).count()
+    keys.filter(|key| store.charge_now(&limit.charge(&format!("key {key}")), &now).is_allowed()).count()
 }
 
 #[test]
@@ -81,12 +81,12 @@ fn a_flood_of_short_lived_keys_does_not_evict_a_long_lived_one() {
     let (long, short) =
         (Limit::per_day(1).sliding_log().build("long").expect("valid"), Limit::per_second(1).sliding_log());
     let short = short.build("short").expect("valid");
-    assert!(store.charge_now(&long.charge("attacker"), NOW).is_allowed());
+    assert!(store.charge_now(&long.charge("attacker"), &NOW).is_allowed());
     for flood in 0..100_000 {
-        let _ = store.charge_now(&short.charge(&format!("flood {flood}")), NOW);
+        let _ = store.charge_now(&short.charge(&format!("flood {flood}")), &NOW);
     }
     assert!(store.stats(NOW).evicted > 0);
-    assert!(store.charge_now(&long.charge("attacker"), NOW).is_denied(), "still remembered");
+    assert!(store.charge_now(&long.charge("attacker"), &NOW).is_denied(), "still remembered");
 }
 
 /// Requests with several charges find spilled keys, table keys and locked keys alike.
@@ -102,7 +102,7 @@ fn several_charges_reach_spilled_keys() {
         let verdict = store.decide_now(Request::new(&charges), NOW).expect("supported");
         assert_eq!(verdict.is_allowed(), key == 0, "the log has room for one");
     }
-    let left = |key: usize| store.charge_now(&bucket.charge(&format!("key {key}")).cost(0), NOW).remaining();
+    let left = |key: usize| store.charge_now(&bucket.charge(&format!("key {key}")).cost(0), &NOW).remaining();
     assert_eq!(left(0), 0);
     assert!((1..150).all(|key| left(key) == 1), "nothing of a denied request sticks");
 }

@@ -30,7 +30,7 @@ fn a_hot_key_admits_exactly_its_burst() {
             (limit.build("hot").expect("valid"), MemoryStore::new(), AtomicU64::new(0));
         together(|_| {
             for _ in 0..50_000 {
-                let allowed = store.charge_now(&limit.charge("hot"), NOW).is_allowed();
+                let allowed = store.charge_now(&limit.charge("hot"), &NOW).is_allowed();
                 passed.fetch_add(u64::from(allowed), Ordering::Relaxed);
             }
         });
@@ -67,7 +67,7 @@ fn slots_that_change_hands_never_over_admit() {
         for round in 0..60_000 {
             let key = (round * 7 + thread * 13) % KEYS;
             let name = [u8::try_from(key).expect("small")];
-            let allowed = store.charge_now(&limit.charge(&name), clock.now()).is_allowed();
+            let allowed = store.charge_now(&limit.charge(&name), &clock).is_allowed();
             passed[key].fetch_add(u64::from(allowed), Ordering::Relaxed);
         }
     });
@@ -96,18 +96,18 @@ fn requests_charges_and_refunds_balance() {
                     pairs.fetch_add(3 * u64::from(verdict.is_allowed()), Ordering::Relaxed);
                 }
                 1 => {
-                    let granted = store.charge_now(&limit.charge(first).cost(3), NOW).granted();
+                    let granted = store.charge_now(&limit.charge(first).cost(3), &NOW).granted();
                     singles.fetch_add(granted.into(), Ordering::Relaxed);
                 }
                 _ => {
                     let refund = tollgate_core::Action::Refund { at: None };
-                    let given = store.charge_now(&limit.charge(second).action(refund), NOW).granted();
+                    let given = store.charge_now(&limit.charge(second).action(refund), &NOW).granted();
                     singles.fetch_sub(given.into(), Ordering::Relaxed);
                 }
             }
         }
     });
-    let left = |key| u64::from(store.charge_now(&limit.charge(key).cost(0), NOW).remaining());
+    let left = |key| u64::from(store.charge_now(&limit.charge(key).cost(0), &NOW).remaining());
     let used = 2_000_000 - left("a") - left("b");
     assert_eq!(used, pairs.into_inner().wrapping_add(singles.into_inner()), "nothing lost, nothing made");
 }

@@ -35,6 +35,14 @@ impl Leases {
     }
 
     fn insert(&mut self, held: Held) {
+        // Anonymous places that end together are one entry, so that merging can tell views of them apart.
+        let same = |other: &&mut Held| {
+            held.id == LeaseId::ANONYMOUS && other.id == held.id && other.expires == held.expires
+        };
+        if let Some(same) = self.held.iter_mut().find(same) {
+            same.places = same.places.saturating_add(held.places);
+            return;
+        }
         let after = self.held.partition_point(|other| other.expires <= held.expires);
         self.held.insert(after, held);
     }
@@ -66,9 +74,6 @@ impl Concurrency {
         let mine = if cost > 0 { leases.remove(id) } else { None };
         let mut excess = leases.used().saturating_add(asked.into()).saturating_sub(self.count.into());
         if excess > 0 {
-            if let Some(mine) = mine {
-                leases.insert(mine);
-            }
             // Nobody knows when work ends; at the latest its lease does.
             let mut wait = 0;
             for held in &leases.held {
@@ -77,6 +82,9 @@ impl Concurrency {
                 if excess == 0 {
                     break;
                 }
+            }
+            if let Some(mine) = mine {
+                leases.insert(mine);
             }
             return self.answer(leases, now, Outcome::Denied, 0, wait);
         }
@@ -100,13 +108,20 @@ impl Rules for Concurrency {
         match ask.action {
             Action::Take { .. } => self.take(state, now, ask.cost, ask.lease),
             Action::TakeUpTo => {
-                let there = u64::from(self.count).saturating_sub(state.used());
+                // What its own lease holds is there for it too.
+                let named = ask.lease != LeaseId::ANONYMOUS;
+                let mine = state
+                    .held
+                    .iter()
+                    .find(|held| named && held.id == ask.lease)
+                    .map_or(0, |held| held.places);
+                let there = u64::from(self.count).saturating_sub(state.used().saturating_sub(mine));
                 let part = ask.cost.min(u32::try_from(there).unwrap_or(u32::MAX));
                 self.take(state, now, part.max(ask.cost.min(1)), ask.lease)
             }
             Action::Renew => match state.remove(ask.lease) {
                 // A lease that has ended may be another's place by now: its holder must acquire again.
-                None => self.answer(state, now, Outcome::Denied, 0, 0),
+                None => self.answer(state, now, Outcome::NeverFits, 0, 0),
                 Some(held) => {
                     let granted = u32::try_from(held.places).unwrap_or(u32::MAX);
                     state.insert(Held { expires: now.nanos().saturating_add(self.lease), ..held });

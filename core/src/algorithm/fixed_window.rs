@@ -63,7 +63,7 @@ impl FixedWindow {
         if asked > self.count {
             return self.answer(window, now, Outcome::NeverFits, 0);
         }
-        if window.used + u64::from(asked) > u64::from(self.count) {
+        if window.used.saturating_add(asked.into()) > u64::from(self.count) {
             return self.answer(window, now, Outcome::Denied, 0);
         }
         window.used += u64::from(cost);
@@ -114,7 +114,15 @@ impl Rules for FixedWindow {
     }
 
     fn merge(&self, state: &mut Window, other: &Window) {
-        if state.used == 0 || (other.used > 0 && other.start > state.start) {
+        let (older, newer) = if state.start <= other.start { (&*state, other) } else { (other, &*state) };
+        if self.anchored
+            && state.used > 0
+            && other.used > 0
+            && newer.start < older.start.saturating_add(self.period)
+        {
+            // Two views of one window, begun at different hits: the later end and the larger count.
+            *state = Window { start: newer.start, used: older.used.max(newer.used) };
+        } else if state.used == 0 || (other.used > 0 && other.start > state.start) {
             *state = other.clone();
         } else if other.start == state.start {
             state.used = state.used.max(other.used);

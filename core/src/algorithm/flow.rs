@@ -7,17 +7,12 @@
 
 use alloc::vec;
 use alloc::vec::Vec;
-use core::time::Duration;
 
 use super::{ahead, signed};
 use crate::charge::{Action, Ask, Charge};
 use crate::decision::{Decision, Outcome, RawDecision, Source};
 use crate::pace::Pace;
 use crate::time::{Time, nanos};
-
-/// Two callers' clock readings may reach a state in the wrong order, or a clock may be set back a
-/// little. Only a state further ahead than this was left by a limit with other numbers.
-pub const FLOW_JITTER: Duration = Duration::from_secs(1);
 
 /// The state: when the flow will be full again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,9 +21,12 @@ pub const FLOW_JITTER: Duration = Duration::from_secs(1);
 pub struct FullAt {
     /// The instant; in the past, the state is as good as none.
     pub at: Time,
-    /// Unconditional debits or reservations went past the capacity. Otherwise an instant that lies
-    /// further ahead than the capacity reaches comes from a limit that has changed, and is clamped.
+    /// Unconditional debits or reservations went past the capacity.
     pub overdrawn: bool,
+    /// A short digest of the numbers that it was written under ([`Flow::digest`]). Under other numbers an
+    /// instant that lies further ahead than the capacity reaches is clamped, unless it is overdrawn: whoever
+    /// was out of tokens stays so, but no longer than the new limit takes to fill.
+    pub numbers: u8,
 }
 
 /// Who passes.
@@ -50,6 +48,7 @@ pub struct Flow {
     room: u64,
     capacity: u32,
     admission: Admission,
+    digest: u8,
 }
 
 /// A state at an instant, on the flow's own scale.
@@ -64,11 +63,25 @@ struct View {
     used: u64,
     /// The instant of `used`.
     used_at: u64,
+    /// Other numbers had put it further ahead.
+    clamped: bool,
 }
 
 impl Flow {
     pub(super) fn new(pace: Pace, capacity: u32, admission: Admission) -> Self {
-        Self { pace, room: pace.tokens(u64::from(capacity)), capacity, admission }
+        let numbers = [pace.count(), pace.period(), capacity.into(), admission as u64];
+        let digest = numbers.iter().fold(0, |digest: u64, number| {
+            (digest.rotate_left(23) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        });
+        // Zero is for states that nobody has written yet.
+        let digest = (digest >> 56) as u8;
+        Self { pace, room: pace.tokens(u64::from(capacity)), capacity, admission, digest: digest.max(1) }
+    }
+
+    /// A short digest of the numbers, never zero: what [`FullAt::numbers`] is under them.
+    #[inline]
+    pub fn digest(&self) -> u8 {
+        self.digest
     }
 
     pub(super) fn capacity(&self) -> u32 {
@@ -85,21 +98,18 @@ impl Flow {
         self.pace.period()
     }
 
-    /// Answers a take of `cost` without a wait; `None` beside the decision if nothing changes.
-    #[inline]
-    pub fn take(&self, state: FullAt, now: Time, cost: u32) -> (Decision, Option<FullAt>) {
-        let view = self.view(state, now);
-        self.take_in(view, cost, None)
-    }
-
     /// Answers any charge; `None` beside the decision if nothing changes. The charge's key and limit do not
     /// matter here.
-    #[inline]
+    #[inline(always)]
     pub fn apply(&self, state: FullAt, now: Time, charge: &Charge<'_>) -> (Decision, Option<FullAt>) {
-        self.decide(state, now, &charge.ask)
+        match charge.ask.action {
+            // By far the most frequent, and small enough to melt into its caller.
+            Action::Take { max_wait: None } => self.take_in(self.view(state, now), charge.ask.cost, None),
+            _ => self.decide(state, now, &charge.ask),
+        }
     }
 
-    #[inline]
+    #[inline(never)]
     pub(super) fn decide(&self, state: FullAt, now: Time, ask: &Ask) -> (Decision, Option<FullAt>) {
         let view = self.view(state, now);
         match ask.action {
@@ -115,24 +125,30 @@ impl Flow {
         }
     }
 
+    /// A state under these numbers.
     #[inline]
+    pub fn state(&self, nanos: u64, overdrawn: bool) -> FullAt {
+        FullAt { at: Time::from_nanos(nanos), overdrawn, numbers: self.digest }
+    }
+
+    #[inline(always)]
     fn view(&self, state: FullAt, now: Time) -> View {
         let present = self.pace.units(now.nanos());
         let full = present.saturating_add(self.room);
         let mut used_at = state.at.nanos();
         if used_at <= now.nanos() {
-            return View { now, present, full, used: present, used_at: now.nanos() };
+            return View { now, present, full, used: present, used_at: now.nanos(), clamped: false };
         }
-        if !state.overdrawn {
+        let mut clamped = false;
+        if state.numbers != self.digest && !state.overdrawn {
             let full_at = self.pace.instant(full);
-            if used_at > full_at.saturating_add(nanos(FLOW_JITTER)) {
-                used_at = full_at;
-            }
+            clamped = used_at > full_at;
+            used_at = used_at.min(full_at);
         }
-        View { now, present, full, used: self.pace.units(used_at), used_at }
+        View { now, present, full, used: self.pace.units(used_at), used_at, clamped }
     }
 
-    #[inline]
+    #[inline(always)]
     fn answer(&self, view: View, outcome: Outcome, granted: u32, wait: u64) -> Decision {
         RawDecision {
             outcome,
@@ -147,7 +163,7 @@ impl Flow {
         .into()
     }
 
-    #[inline]
+    #[inline(always)]
     fn take_in(&self, view: View, cost: u32, max_wait: Option<u64>) -> (Decision, Option<FullAt>) {
         let asked = cost.max(1);
         if asked > self.capacity && self.admission != Admission::Paid {
@@ -161,7 +177,9 @@ impl Flow {
         };
         if lack > 0 || start > patience {
             let wait = lack.max(start.saturating_sub(patience));
-            return (self.answer(view, Outcome::Denied, 0, wait), None);
+            // A denial writes nothing, except that the clock of a clamped state starts now.
+            let clamped = (view.clamped && cost > 0).then(|| self.state(view.used_at, false));
+            return (self.answer(view, Outcome::Denied, 0, wait), clamped);
         }
         if cost == 0 {
             return (self.answer(view, Outcome::Allowed, 0, start), None);
@@ -170,7 +188,7 @@ impl Flow {
     }
 
     /// How long until a charge that ends at `end` starts, and how long until it is let in at all.
-    #[inline]
+    #[inline(always)]
     fn start(&self, view: View, end: u64) -> (u64, u64) {
         let until = |unit: u64| ahead(self.pace.instant(unit), view.now);
         match self.admission {
@@ -185,12 +203,12 @@ impl Flow {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn commit(&self, view: View, end: u64, granted: u32, start: u64) -> (Decision, Option<FullAt>) {
         // No state lies beyond the end of time, and the answer is that of the state.
-        let end = end.min(self.pace.units(Time::MAX.nanos()));
-        let used_at = self.pace.instant(end);
-        let state = FullAt { at: Time::from_nanos(used_at), overdrawn: end > view.full };
+        let used_at = self.pace.instant(end).min(Time::MAX.nanos());
+        let end = if used_at == Time::MAX.nanos() { self.pace.units(used_at) } else { end };
+        let state = self.state(used_at, end > view.full);
         let used = end.max(view.present);
         (self.answer(View { used, used_at, ..view }, Outcome::Allowed, granted, start), Some(state))
     }
@@ -236,7 +254,7 @@ impl Flow {
         let end = view.used.saturating_sub(give).max(view.present);
         let given = u32::try_from((view.used - end) / self.pace.token()).unwrap_or(u32::MAX);
         let (decision, state) = self.commit(view, end, given, 0);
-        (decision, state.filter(|_| end != view.used))
+        (decision, state.filter(|_| end != view.used || view.clamped))
     }
 
     /// From when on the state equals a fresh one.
@@ -245,18 +263,22 @@ impl Flow {
     }
 
     pub(super) fn merge(state: &mut FullAt, other: &FullAt) {
-        if (other.at, other.overdrawn) > (state.at, state.overdrawn) {
+        if (other.at, other.overdrawn, other.numbers) > (state.at, state.overdrawn, state.numbers) {
             *state = *other;
         }
     }
 
     pub(super) fn words(state: &FullAt) -> Vec<u64> {
-        vec![state.at.nanos(), u64::from(state.overdrawn)]
+        vec![state.at.nanos(), u64::from(state.overdrawn), state.numbers.into()]
     }
 
     pub(super) fn from_words(words: &[u64]) -> Option<FullAt> {
         match *words {
-            [at, overdrawn @ (0 | 1)] => Some(FullAt { at: Time::from_nanos(at), overdrawn: overdrawn == 1 }),
+            [at, overdrawn @ (0 | 1), numbers] => Some(FullAt {
+                at: Time::from_nanos(at),
+                overdrawn: overdrawn == 1,
+                numbers: u8::try_from(numbers).ok()?,
+            }),
             _ => None,
         }
     }

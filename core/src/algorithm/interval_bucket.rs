@@ -73,7 +73,7 @@ impl IntervalBucket {
         if start > max_wait {
             return self.answer(tokens, now, Outcome::Denied, 0, start - max_wait);
         }
-        tokens.missing += u64::from(cost);
+        tokens.missing = tokens.missing.saturating_add(cost.into());
         self.answer(tokens, now, Outcome::Allowed, cost, start)
     }
 }
@@ -124,9 +124,22 @@ impl Rules for IntervalBucket {
     }
 
     fn merge(&self, state: &mut Tokens, other: &Tokens) {
-        if (self.fresh_at(other), other.missing) > (self.fresh_at(state), state.missing) {
-            *state = other.clone();
+        if state.missing == 0 || other.missing == 0 {
+            if state.missing == 0 {
+                *state = other.clone();
+            }
+            return;
         }
+        // Both as of the period that began later.
+        let since = state.since.max(other.since);
+        let as_of = |tokens: &Tokens| {
+            tokens
+                .missing
+                .saturating_sub(((since - tokens.since) / self.period).saturating_mul(self.count.into()))
+        };
+        let missing = as_of(state).max(as_of(other));
+        let overdrawn = state.overdrawn || other.overdrawn;
+        *state = Tokens { missing, since, overdrawn };
     }
 
     fn words(state: &Tokens) -> Vec<u64> {

@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 
 pub(crate) use concurrency::{Concurrency, Leases};
 pub(crate) use fixed_window::{FixedWindow, Window};
-pub use flow::{FLOW_JITTER, Flow, FullAt};
+pub use flow::{Flow, FullAt};
 pub(crate) use gcra::Gcra;
 pub use gcra::RedisCellReply;
 pub(crate) use interval_bucket::{IntervalBucket, Tokens};
@@ -151,8 +151,10 @@ pub(crate) trait Rules {
     fn capacity(&self) -> u32;
     /// Answers, and changes the state if the answer does. A denial changes nothing here.
     fn decide(&self, state: &mut Self::State, now: Time, ask: &Ask) -> Decision;
-    /// A denial that this limit itself caused has been given: remember it if denials count.
-    fn denied(&self, _state: &mut Self::State, _now: Time, _ask: &Ask) {}
+    /// A denial that this limit itself caused: remember it if denials count, and say what it is told then.
+    fn denied(&self, _state: &mut Self::State, _now: Time, _ask: &Ask) -> Option<Decision> {
+        None
+    }
     /// From when on the state equals a fresh one.
     fn fresh_at(&self, state: &Self::State) -> Time;
     /// The tighter of two views of the same key. Merging twice changes nothing.
@@ -185,7 +187,7 @@ macro_rules! algorithms {
                 match self { $(Self::$name(rules) => rules.decide(body.$body(), now, ask)),* }
             }
 
-            pub(crate) fn denied(&self, body: &mut Body, now: Time, ask: &Ask) {
+            pub(crate) fn denied(&self, body: &mut Body, now: Time, ask: &Ask) -> Option<Decision> {
                 match self { $(Self::$name(rules) => rules.denied(body.$body(), now, ask)),* }
             }
 

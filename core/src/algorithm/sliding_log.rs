@@ -54,12 +54,16 @@ impl Log {
     /// Takes up to `cost` back from what happened at or before `at`, the newest first.
     fn take_back(&mut self, at: u64, cost: u64) -> u64 {
         let mut given = 0;
-        for entry in self.entries.iter_mut().rev().filter(|entry| entry.at <= at) {
-            let part = entry.cost.min(cost - given);
+        for index in (0..self.entries.len()).rev() {
+            let entry = &mut self.entries[index];
+            let part = if entry.at <= at { entry.cost.min(cost - given) } else { 0 };
             entry.cost -= part;
             given += part;
+            // Not the last action, which is remembered for the gap at no cost.
+            if part > 0 && entry.cost == 0 {
+                self.entries.remove(index);
+            }
         }
-        self.entries.retain(|entry| entry.cost > 0);
         self.used -= given;
         given
     }
@@ -137,13 +141,6 @@ impl SlidingLog {
         let apart = last.map_or(0, |last| last.saturating_add(self.gap));
         let wanted = log.used.saturating_add(asked.into());
         if wanted > self.count.into() || apart > now.nanos() {
-            if self.count_denied && cost > 0 {
-                // Answer as of after this denial is counted, which is when the caller reads it.
-                let mut counted = log.clone();
-                self.count_denial(&mut counted, now, cost);
-                let wait = self.passes_at(&counted, asked);
-                return self.answer(&counted, now, Outcome::Denied, 0, ahead(wait, now));
-            }
             return self.answer(log, now, Outcome::Denied, 0, ahead(self.passes_at(log, asked), now));
         }
         if cost > 0 {
@@ -200,11 +197,16 @@ impl Rules for SlidingLog {
         }
     }
 
-    fn denied(&self, state: &mut Log, now: Time, ask: &Ask) {
-        if self.count_denied && ask.cost > 0 {
-            self.seen(state, now);
-            self.count_denial(state, now, ask.cost);
+    fn denied(&self, state: &mut Log, now: Time, ask: &Ask) -> Option<Decision> {
+        if !self.count_denied || ask.cost == 0 {
+            return None;
         }
+        self.seen(state, now);
+        self.count_denial(state, now, ask.cost);
+        // Answer as of after this denial is counted, which is when the caller reads it.
+        let asked = if ask.action == Action::TakeUpTo { 1 } else { ask.cost };
+        let wait = ahead(self.passes_at(state, asked), now);
+        Some(self.answer(state, now, Outcome::Denied, 0, wait))
     }
 
     fn fresh_at(&self, state: &Log) -> Time {
@@ -235,8 +237,9 @@ impl Rules for SlidingLog {
         let entries: VecDeque<_> = pairs.iter().map(|[at, cost]| Entry { at: *at, cost: *cost }).collect();
         let sorted =
             pairs.is_sorted_by(|a, b| a[0] < b[0]) && pairs.iter().all(|pair| pair[0] <= Time::MAX.nanos());
-        let used = pairs.iter().fold(0_u64, |sum, pair| sum.saturating_add(pair[1]));
-        sorted.then_some(Log { entries, used })
+        // So far from the end of a word that no later debit gets there.
+        let used = pairs.iter().try_fold(0_u64, |sum, pair| sum.checked_add(pair[1]))?;
+        (sorted && used < 1 << 62).then_some(Log { entries, used })
     }
 }
 

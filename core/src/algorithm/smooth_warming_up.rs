@@ -64,7 +64,7 @@ impl SmoothWarmingUp {
         let numerator =
             u128::from(permits) * u128::from(self.pace.period()) * u128::from(2 * (1 + self.cold));
         let denominator = u128::from(self.pace.count()) * u128::from(5 + self.cold);
-        u64::try_from(numerator / denominator).unwrap_or(u64::MAX)
+        u64::try_from(numerator.div_ceil(denominator)).unwrap_or(u64::MAX)
     }
 
     /// Permits that `time` of idleness is worth.
@@ -92,13 +92,15 @@ impl SmoothWarmingUp {
         let wanted = self.stored_time(cost);
         if stored == 0 {
             // Without stored permits the ticket moves on the pace's own scale, which does not drift.
-            let unit = self.pace.units(warmth.free_at).saturating_add(self.pace.tokens(cost.into()));
-            warmth.free_at = self.pace.instant(unit);
+            let unit = self.pace.units(warmth.free_at);
+            // The last ticket may have ended off the scale; rounding it down would give that away.
+            let unit = unit + u64::from(self.pace.instant(unit) < warmth.free_at);
+            warmth.free_at = self.pace.instant(unit.saturating_add(self.pace.tokens(cost.into())));
         } else {
             let taken = wanted.min(stored);
             let slow = self.price(stored) - self.price(stored - taken);
-            let stable =
-                u128::from(wanted - taken) * u128::from(5 + self.cold) / u128::from(2 * (1 + self.cold));
+            let stable = (u128::from(wanted - taken) * u128::from(5 + self.cold))
+                .div_ceil(u128::from(2 * (1 + self.cold)));
             let stable = u64::try_from(stable).unwrap_or(u64::MAX);
             warmth.warmth += taken;
             warmth.free_at = warmth.free_at.saturating_add(slow).saturating_add(stable);

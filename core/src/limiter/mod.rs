@@ -87,7 +87,17 @@ impl<S: Store, C: Clock> Limiter<S, C> {
 
     /// May this charge pass? For a cost, a wait or another action; [`Limit::charge`] makes one.
     pub async fn charge(&self, charge: Charge<'_>) -> Result<Decision, StoreError> {
-        let (decision, _) = self.charge_at(charge).await?;
+        let now = self.clock.now();
+        let decision = if self.names_calls() && !charge.only_looks() {
+            let charges = [charge];
+            let verdict = self.store.decide(self.request(&charges), now).await?;
+            verdict.into_first().ok_or_else(StoreError::no_decision)?
+        } else {
+            self.store.decide_one(&charge, now).await?
+        };
+        if let Some(observer) = &self.observer {
+            observer.observe(Event::Decided { limit: charge.limit.name(), decision: &decision });
+        }
         Ok(decision)
     }
 
@@ -139,23 +149,16 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         self.charge(limit.charge(key).action(Action::Forget)).await.map(drop)
     }
 
-    /// One charge, and when it was decided by the clock that decided.
-    async fn charge_at(&self, charge: Charge<'_>) -> Result<(Decision, Time), StoreError> {
-        let charges = [charge];
-        let verdict = self.store.decide(self.request(&charges), self.clock.now()).await?;
-        let at = verdict.decided_at();
-        self.report(&charges, &verdict);
-        let decision = verdict.into_first().ok_or_else(|| {
-            StoreError::new(crate::ErrorKind::Internal, "the store answered a charge without a decision")
-        })?;
-        Ok((decision, at))
+    /// A call whose answer may be lost is named, so that nobody repeats it blindly.
+    #[inline]
+    fn names_calls(&self) -> bool {
+        cfg!(feature = "std") && self.store.capability().may_lose_answers
     }
 
-    /// A call whose answer may be lost is named, so that nobody repeats it blindly.
     fn request<'a>(&self, charges: &'a [Charge<'a>]) -> Request<'a> {
         let request = Request::new(charges);
         #[cfg(feature = "std")]
-        if self.store.capability().may_lose_answers && !charges.iter().all(Charge::only_looks) {
+        if self.names_calls() && !charges.iter().all(Charge::only_looks) {
             return request.with_id(crate::OperationId::unique());
         }
         request

@@ -69,7 +69,7 @@ impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
 
     #[inline]
     pub(super) fn decide_now(&self, charge: &Charge<'_>) -> Decision {
-        let decision = self.store.charge_now(charge, self.clock.now());
+        let decision = self.store.charge_now(charge, &self.clock);
         if let Some(observer) = &self.observer {
             observer.observe(Event::Decided { limit: charge.limit.name(), decision: &decision });
         }

@@ -65,7 +65,9 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         max_wait: Duration,
     ) -> Result<Reservation<'a>, StoreError> {
         let charge = charge.waiting_up_to(max_wait);
-        let (decision, decided_at) = self.charge_at(charge).await?;
+        let verdict = self.check_all([charge]).await?;
+        let decided_at = verdict.decided_at();
+        let decision = verdict.into_first().ok_or_else(StoreError::no_decision)?;
         Ok(Reservation { charge, decision, decided_at })
     }
 
@@ -97,7 +99,7 @@ impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
         let charge = limit.charge(key).waiting_up_to(max_wait);
         let decided_at = self.clock.now();
         charge.supported()?;
-        let decision = self.store.charge_now(&charge, decided_at);
+        let decision = self.store.charge_now(&charge, &decided_at);
         Ok(Reservation { charge, decision, decided_at })
     }
 

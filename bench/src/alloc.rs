@@ -1,0 +1,85 @@
+//! The system allocator, counting live bytes while asked to.
+//!
+//! It counts only inside [`bytes_kept`]: a shared counter written on every allocation
+//! would slow down the subjects that allocate while they are being timed.
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+static COUNTING: AtomicBool = AtomicBool::new(false);
+/// Signed, as memory from before the count began may be freed during it.
+static LIVE: AtomicI64 = AtomicI64::new(0);
+
+struct Counting;
+
+/// Runs `work`; returns what it made, and by how many bytes the live heap grew meanwhile.
+pub fn bytes_kept<T>(work: impl FnOnce() -> T) -> (T, i64) {
+    LIVE.store(0, Relaxed);
+    COUNTING.store(true, Relaxed);
+    let made = work();
+    COUNTING.store(false, Relaxed);
+    (made, LIVE.load(Relaxed))
+}
+
+fn grew(size: usize) {
+    if COUNTING.load(Relaxed) {
+        LIVE.fetch_add(size.cast_signed() as i64, Relaxed);
+    }
+}
+
+fn shrank(size: usize) {
+    if COUNTING.load(Relaxed) {
+        LIVE.fetch_sub(size.cast_signed() as i64, Relaxed);
+    }
+}
+
+// SAFETY: every call is handed to `System` unchanged, and so is its answer; counting
+// neither allocates nor panics.
+#[expect(unsafe_code, reason = "a global allocator cannot be had without")]
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        grew(layout.size());
+        // SAFETY: the caller's promises are `System`'s conditions.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        grew(layout.size());
+        // SAFETY: as above.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        shrank(layout.size());
+        // SAFETY: as above; the pointer came from `System`, as all of ours do.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        shrank(layout.size());
+        grew(new_size);
+        // SAFETY: as above.
+        unsafe { System.realloc(pointer, layout, new_size) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // One test, as the counter is the process's: a second one would be counted along.
+    #[test]
+    fn counts_what_is_kept_and_not_what_is_dropped() {
+        const KEPT: usize = 1 << 20;
+        let (kept, bytes) = bytes_kept(|| {
+            drop(std::hint::black_box(vec![1_u8; 8 * KEPT]));
+            vec![1_u8; KEPT]
+        });
+        let expected = i64::try_from(kept.len()).expect("small");
+        // The test harness may allocate a little meanwhile.
+        assert!((bytes - expected).abs() < 64 * 1024, "{bytes}");
+    }
+}

@@ -1,0 +1,44 @@
+//! throttlecrab: GCRA over a hash map, `&mut self`, so behind a mutex as its documentation
+//! says.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
+
+use ::throttlecrab::{PeriodicStore, RateLimiter};
+
+use crate::subject::{Subject, Traffic};
+
+pub fn keyed(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
+    let quota = traffic.quota();
+    // With a burst of 1 it gives what it stores no time to live, forgets it at once and
+    // never denies; 2 is the smallest burst that it enforces.
+    let burst = quota.count.max(2);
+    // The store that sweeps the least often, so the fastest here of its three.
+    let store = PeriodicStore::builder().capacity(keys).build();
+    Box::new(Keyed {
+        limiter: Mutex::new(RateLimiter::new(store)),
+        burst: i64::from(burst),
+        count: i64::from(quota.count),
+        seconds: quota.period.as_secs().cast_signed(),
+    })
+}
+
+struct Keyed {
+    limiter: Mutex<RateLimiter<PeriodicStore>>,
+    burst: i64,
+    count: i64,
+    seconds: i64,
+}
+
+impl Subject for Keyed {
+    #[expect(clippy::disallowed_methods, reason = "it takes the time from its caller")]
+    fn check(&self, key: &str) -> bool {
+        // Before the lock, to hold it no longer than needed.
+        let now = SystemTime::now();
+        let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
+        let (admitted, _) = limiter
+            .rate_limit(key, self.burst, self.count, self.seconds, 1, now)
+            .expect("the arguments are valid");
+        admitted
+    }
+}

@@ -1,0 +1,74 @@
+//! Tollgate's own subjects.
+
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use tollgate::memory::{DirectLimiter, MemoryStore};
+use tollgate::{Limit, LimitBuilder, Limiter};
+
+use crate::subject::{Quota, Subject, Traffic};
+
+/// Tollgate's largest count is a billion; no run comes near it either.
+const MOST: u32 = 1_000_000_000;
+
+fn limit(traffic: Traffic, algorithm: fn(LimitBuilder) -> LimitBuilder) -> Limit {
+    let Quota { count, period } = traffic.quota();
+    algorithm(Limit::per(count.min(MOST), period)).build("bench").expect("a valid limit")
+}
+
+fn limiter(keys: usize) -> Limiter<MemoryStore> {
+    Limiter::new(MemoryStore::config().keys(keys).build())
+}
+
+/// One unkeyed limiter.
+pub fn direct(traffic: Traffic) -> Box<dyn Subject> {
+    Box::new(Direct(DirectLimiter::new(limit(traffic, |limit| limit))))
+}
+
+/// A token bucket per key, through the synchronous call.
+pub fn keyed(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
+    Box::new(Keyed { limiter: limiter(keys), limit: limit(traffic, |limit| limit) })
+}
+
+/// As [`keyed`], through the asynchronous call.
+pub fn async_keyed(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
+    Box::new(Async(Keyed { limiter: limiter(keys), limit: limit(traffic, |limit| limit) }))
+}
+
+/// As [`keyed`], with a sliding window instead of a bucket.
+pub fn window(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
+    Box::new(Keyed { limiter: limiter(keys), limit: limit(traffic, LimitBuilder::sliding_window) })
+}
+
+struct Direct(DirectLimiter);
+
+impl Subject for Direct {
+    fn check(&self, _: &str) -> bool {
+        self.0.check().is_allowed()
+    }
+}
+
+struct Keyed {
+    limiter: Limiter<MemoryStore>,
+    limit: Limit,
+}
+
+impl Subject for Keyed {
+    fn check(&self, key: &str) -> bool {
+        self.limiter.check_now(&self.limit, key).is_allowed()
+    }
+}
+
+struct Async(Keyed);
+
+impl Subject for Async {
+    fn check(&self, key: &str) -> bool {
+        let Keyed { limiter, limit } = &self.0;
+        // The memory store never waits: the first poll has the answer, and no runtime is measured.
+        match pin!(limiter.check(limit, key)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => answer.expect("memory answers").is_allowed(),
+            Poll::Pending => unreachable!("the memory store never waits"),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Extreme costs and times: everything saturates, nothing panics (tests check for overflow).
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use tollgate_core::{
+    Action, AlgorithmKind, LeaseId, Limit, LimitBuilder, MAX_COUNT, MAX_ENTRIES, MAX_PERIOD, State, Time,
+};
+
+use super::limits::{build, builders};
+use super::trace::cases;
+
+pub(crate) fn costs() -> impl Strategy<Value = u32> {
+    prop_oneof![3 => 0..20_u32, 1 => any::<u32>(), 1 => Just(u32::MAX), 1 => Just(MAX_COUNT)]
+}
+
+pub(crate) fn times() -> impl Strategy<Value = Time> {
+    let near_the_end = (0..3_000_000_000_u64).prop_map(|before| Time::from_nanos(Time::MAX.nanos() - before));
+    prop_oneof![
+        1 => Just(Time::EPOCH),
+        1 => Just(Time::MAX),
+        1 => near_the_end,
+        1 => (0..3_000_000_000_u64).prop_map(Time::from_nanos),
+        2 => any::<u64>().prop_map(|nanos| Time::from_nanos(nanos >> 2)),
+        2 => (0..10_000_u64).prop_map(|millis| Time::from_nanos(1_790_000_000_000_000_000 + millis * 1_000_000)),
+    ]
+}
+
+pub(crate) fn actions() -> impl Strategy<Value = Action> {
+    let wait = || {
+        prop_oneof![
+            Just(None),
+            Just(Some(Duration::ZERO)),
+            Just(Some(Duration::MAX)),
+            (0..5_000_u64).prop_map(|millis| Some(Duration::from_millis(millis))),
+        ]
+    };
+    let at = || proptest::option::of(times());
+    prop_oneof![
+        3 => wait().prop_map(|max_wait| Action::Take { max_wait }),
+        1 => Just(Action::TakeUpTo),
+        2 => at().prop_map(|at| Action::Debit { at }),
+        2 => at().prop_map(|at| Action::Refund { at }),
+        1 => Just(Action::Forget),
+        1 => Just(Action::Renew),
+        1 => Just(Action::Release),
+    ]
+}
+
+pub(crate) type Blow = (Time, u32, Action, u128);
+
+pub(crate) fn blows() -> impl Strategy<Value = Vec<Blow>> {
+    proptest::collection::vec((times(), costs(), actions(), 0..3_u128), 1..12)
+}
+
+/// Applies them all, and reads everything that can be read.
+pub(crate) fn endure(limit: &Limit, state: &mut State, blows: &[Blow]) {
+    for &(now, cost, action, lease) in blows {
+        let seen = state.apply(&limit.charge("k").cost(cost).action(action).lease(LeaseId::new(lease)), now);
+        let _ = format!("{seen:?} {}", now + seen.reset_after());
+        let _ = (state.fresh_at(), state.snapshot(limit));
+    }
+}
+
+/// Limits at the bounds of what can be built.
+fn largest() -> Vec<LimitBuilder> {
+    let slow = || Limit::per(1, MAX_PERIOD);
+    let fast = || Limit::per_second(MAX_COUNT);
+    let many = || Limit::per(MAX_COUNT, MAX_PERIOD);
+    let nano = |count| Limit::per(count, Duration::from_nanos(1));
+    let mut limits = Vec::new();
+    for limit in [slow(), fast(), many(), nano(1)] {
+        let burst = if limit == slow() { 30 } else { MAX_COUNT };
+        limits.push(limit.clone().burst(burst));
+        limits.push(limit.clone().burst(burst).leaky_bucket());
+        limits.push(limit.clone().burst(burst).gcra());
+        limits.push(limit.clone().burst(burst).smooth());
+        limits.push(limit.clone().burst(burst).refill_by_interval());
+        limits.push(limit.clone().queue(burst - 1));
+        limits.push(limit.clone().fixed_window());
+        limits.push(limit.clone().fixed_window().anchored());
+        limits.push(limit.clone().sliding_window());
+        limits.push(limit.clone().sliding_counter(1));
+        limits.push(limit.clone().warm_up(MAX_PERIOD).cold_factor(100));
+        limits.push(limit.clone().warm_up(Duration::from_nanos(1)).cold_factor(1));
+    }
+    for limit in [nano(MAX_COUNT).fixed_window(), nano(MAX_COUNT).sliding_window()] {
+        limits.push(limit);
+    }
+    limits.push(many().sliding_counter(256));
+    limits.push(Limit::per(MAX_ENTRIES, MAX_PERIOD).sliding_log().min_gap(MAX_PERIOD).count_denied());
+    limits.push(nano(MAX_ENTRIES).sliding_log());
+    limits.push(Limit::concurrent(MAX_ENTRIES).lease(MAX_PERIOD));
+    limits
+}
+
+proptest! {
+    #![proptest_config(cases(1000))]
+
+    #[test]
+    fn no_limit_panics(limit in builders(), block: bool, blows in blows()) {
+        let limit = if block { limit.block_for(MAX_PERIOD) } else { limit };
+        endure(&build(limit), &mut State::default(), &blows);
+    }
+
+    #[test]
+    fn the_largest_limits_do_not_panic(
+        limit in proptest::sample::select(largest()),
+        block: bool,
+        blows in blows(),
+    ) {
+        let limit = if block { limit.block_for(MAX_PERIOD) } else { limit };
+        endure(&build(limit), &mut State::default(), &blows);
+    }
+}
+
+/// Every kind is among them.
+#[test]
+fn the_largest_limits_are_of_every_kind() {
+    let kinds: Vec<_> = largest().into_iter().map(|limit| build(limit).kind()).collect();
+    assert!(AlgorithmKind::ALL.iter().all(|kind| kinds.contains(kind)));
+}
