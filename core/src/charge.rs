@@ -173,7 +173,16 @@ impl<'a> Charge<'a> {
     }
 
     /// An error if this limit's algorithm cannot do that, or if the cost is beyond what limits can count.
+    #[inline]
     pub fn supported(&self) -> Result<(), StoreError> {
+        match self.ask.action {
+            // Every algorithm can do that.
+            Action::Take { max_wait: None } if self.ask.cost <= MAX_COUNT => Ok(()),
+            _ => self.check_support(),
+        }
+    }
+
+    fn check_support(&self) -> Result<(), StoreError> {
         if self.ask.cost > MAX_COUNT {
             let why = format!("the cost is {}; use at most {MAX_COUNT}", self.ask.cost);
             return Err(StoreError::unsupported(self.limit.name(), &why));

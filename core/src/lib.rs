@@ -40,7 +40,7 @@ mod time;
 #[cfg(test)]
 mod trying;
 
-pub use algorithm::{AlgorithmKind, Flow, FullAt, RedisCellReply};
+pub use algorithm::{AlgorithmKind, Flow, FullAt, PlainTake, RedisCellReply};
 pub use capability::{Atomicity, Capability, Kinds, OperationMemory, Timekeeper};
 pub use charge::{Action, Charge, LeaseId, OperationId, Request};
 pub use clock::{BlockingTimer, Clock, Timer};

@@ -41,6 +41,11 @@ impl Pace {
         self.period
     }
 
+    /// A unit is a nanosecond.
+    pub(crate) const fn is_whole(&self) -> bool {
+        self.excess == 0
+    }
+
     /// Units of one token.
     #[inline]
     pub(crate) const fn token(&self) -> u64 {
@@ -54,7 +59,7 @@ impl Pace {
     }
 
     /// The unit that the instant `nanos` lies in.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn units(&self, nanos: u64) -> u64 {
         if self.excess == 0 { nanos } else { self.uneven_units(nanos) }
     }
@@ -66,7 +71,7 @@ impl Pace {
     }
 
     /// The earliest instant in `unit`.
-    #[inline(always)]
+    #[inline]
     pub(crate) const fn instant(&self, unit: u64) -> u64 {
         if self.excess == 0 { unit } else { self.uneven_instant(unit) }
     }

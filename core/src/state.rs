@@ -33,6 +33,7 @@ pub struct State {
 impl State {
     /// The pure function that every store must agree with: decides one charge alone at `now`, and
     /// changes the state accordingly. The charge's key does not matter here.
+    #[inline]
     pub fn apply(&mut self, charge: &Charge<'_>, now: Time) -> Decision {
         self.decide(charge.limit, now, &charge.ask)
     }
@@ -100,12 +101,14 @@ impl State {
     }
 
     /// Decides one charge alone, and lets a denial have its consequences.
+    #[inline]
     pub(crate) fn decide(&mut self, limit: &Limit, now: Time, ask: &Ask) -> Decision {
         let decision = self.answer(limit, now, ask);
         if decision.is_denied() { self.denied(limit, now, ask, decision) } else { decision }
     }
 
     /// Decides one charge; a denial has no consequences yet.
+    #[inline]
     pub(crate) fn answer(&mut self, limit: &Limit, now: Time, ask: &Ask) -> Decision {
         let takes = matches!(ask.action, Action::Take { .. } | Action::TakeUpTo);
         if takes && ask.cost == 0 {
@@ -128,11 +131,16 @@ impl State {
         if ask.action == Action::Forget {
             self.blocked_until = Time::EPOCH;
         }
-        let mut decision = limit.algorithm().decide(&mut self.body, now, ask).raw();
-        self.note_end(limit);
+        let decision = limit.algorithm().decide(&mut self.body, now, ask);
+        if self.blocked_until <= now {
+            self.fresh_at = now + decision.reset_after();
+            return decision;
+        }
         // A block that goes on is a part of the state.
-        decision.reset = decision.reset.max(self.blocked_until.nanos().saturating_sub(now.nanos()));
-        decision.into()
+        self.note_end(limit);
+        let block = self.blocked_until.nanos() - now.nanos();
+        let raw = decision.raw();
+        RawDecision { reset: raw.reset.max(block), ..raw }.into()
     }
 
     /// Answers without changing anything, not even to the numbers of another limit.

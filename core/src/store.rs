@@ -66,15 +66,16 @@ pub trait Store: Send + Sync {
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send;
 
     /// Decides a single charge: the same as a request of it without an operation id. A shortcut for stores
-    /// that answer faster than a verdict can be put together.
+    /// that answer faster than a verdict can be put together, and that read the clock when they decide
+    /// ([`ImmediateStore::charge_now`] says why). An instant is a clock, too.
     fn decide_one(
         &self,
         charge: &Charge<'_>,
-        now: Time,
+        clock: &impl Clock,
     ) -> impl Future<Output = Result<Decision, StoreError>> + Send {
         async move {
             let charges = [*charge];
-            let verdict = self.decide(Request::new(&charges), now).await?;
+            let verdict = self.decide(Request::new(&charges), clock.now()).await?;
             verdict.into_first().ok_or_else(StoreError::no_decision)
         }
     }
@@ -356,9 +357,9 @@ macro_rules! pointer_store {
             fn decide_one(
                 &self,
                 charge: &Charge<'_>,
-                now: Time,
+                clock: &impl Clock,
             ) -> impl Future<Output = Result<Decision, StoreError>> + Send {
-                (**self).decide_one(charge, now)
+                (**self).decide_one(charge, clock)
             }
 
             fn decide_batch(

@@ -1,6 +1,6 @@
 //! One limit without keys: no hashing, no table, a single word.
 
-use tollgate_core::{Charge, Clock, Decision, Limit, State, StoreError, SystemClock};
+use tollgate_core::{Charge, Clock, Decision, Flow, Limit, State, StoreError, SystemClock, Time};
 
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -75,19 +75,41 @@ impl<C: Clock> DirectLimiter<C> {
         match (&self.cell, self.limit.as_flow()) {
             (Cell::Word(word), Some(flow)) => {
                 let mut seen = word.load(Ordering::Relaxed);
-                loop {
-                    let state = flow.state(seen >> 1, seen & 1 != 0);
-                    let (decision, next) = flow.apply(state, now, charge);
-                    let Some(next) = next else { return decision };
-                    let next = next.at.nanos() << 1 | u64::from(next.overdrawn);
-                    match word.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
-                        Ok(_) => return decision,
+                if flow.is_plain(charge) && seen & 1 == 0 {
+                    let take = flow.take(Time::from_nanos(seen >> 1), now, charge.get_cost());
+                    let Some(next) = take.next() else { return take.answer(flow, charge.get_cost()) };
+                    match word.compare_exchange(seen, next.nanos() << 1, Ordering::AcqRel, Ordering::Relaxed)
+                    {
+                        Ok(_) => return take.answer(flow, charge.get_cost()),
                         Err(changed) => seen = changed,
                     }
                 }
+                Self::decide_again(word, seen, flow, charge, now)
             }
             (Cell::State(state), _) => lock(state).apply(charge, now),
             (Cell::Word(_), None) => unreachable!("a word is made for flows only"),
+        }
+    }
+}
+
+impl<C> DirectLimiter<C> {
+    /// Anything but a plain take, or somebody else was faster.
+    #[inline(never)]
+    fn decide_again(
+        word: &AtomicU64,
+        mut seen: u64,
+        flow: &Flow,
+        charge: &Charge<'_>,
+        now: Time,
+    ) -> Decision {
+        loop {
+            let (decision, next) = flow.apply(flow.state(seen >> 1, seen & 1 != 0), now, charge);
+            let Some(next) = next else { return decision };
+            let next = next.at.nanos() << 1 | u64::from(next.overdrawn);
+            match word.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return decision,
+                Err(changed) => seen = changed,
+            }
         }
     }
 }

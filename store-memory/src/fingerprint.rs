@@ -2,6 +2,8 @@
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 
+use foldhash::SharedSeed;
+use foldhash::quality::FoldHasher;
 use tollgate_core::{Charge, Flow};
 
 /// 128 bits of a limit and a key, hashed with a secret. Keys themselves are not stored.
@@ -36,39 +38,50 @@ impl Fingerprint {
 /// Two independently keyed hashes.
 #[derive(Clone, Debug)]
 pub(crate) struct Fingerprints {
-    place: ahash::RandomState,
-    tag: ahash::RandomState,
+    place: Secret,
+    tag: Secret,
+}
+
+/// What a hash is keyed with.
+#[derive(Clone, Debug)]
+struct Secret {
+    start: u64,
+    shared: SharedSeed,
+}
+
+impl Secret {
+    /// Drawn from the operating system.
+    fn new() -> Self {
+        // The standard library's keys are random; hashing with them draws more such numbers.
+        let draw = || RandomState::new().hash_one("secret");
+        Self { start: draw(), shared: SharedSeed::from_u64(draw()) }
+    }
+
+    #[inline]
+    fn hash(&self, limit: u64, namespace: &[u8], entity: &[u8]) -> u64 {
+        // The limit's digest goes into the key, which costs no time.
+        let mut hasher = FoldHasher::with_seed(self.start ^ limit, &self.shared);
+        if !namespace.is_empty() {
+            // The length, so that no two pairs of parts read alike.
+            hasher.write_usize(namespace.len());
+            hasher.write(namespace);
+        }
+        hasher.write(entity);
+        hasher.finish()
+    }
 }
 
 impl Fingerprints {
-    /// With a fresh secret from the operating system.
+    /// With fresh secrets.
     pub(crate) fn new() -> Self {
-        // The standard library's keys are random; hashing with them draws more such numbers.
-        let secret = RandomState::new();
-        let draw = |number: u64| secret.hash_one(number);
-        Self {
-            place: ahash::RandomState::with_seeds(draw(0), draw(1), draw(2), draw(3)),
-            tag: ahash::RandomState::with_seeds(draw(4), draw(5), draw(6), draw(7)),
-        }
+        Self { place: Secret::new(), tag: Secret::new() }
     }
 
     #[inline]
     pub(crate) fn of(&self, charge: &Charge<'_>) -> Fingerprint {
         let numbers = charge.limit().as_flow().map_or(1, Flow::digest);
-        let (namespace, entity) = (charge.key().namespace(), charge.key().entity());
-        let hash = |state: &ahash::RandomState| {
-            let mut hasher = state.build_hasher();
-            if !namespace.is_empty() {
-                // The length, so that no two pairs of parts read alike.
-                hasher.write_usize(namespace.len());
-                hasher.write(namespace);
-            }
-            hasher.write(entity);
-            hasher.finish()
-        };
-        // The limit's own digest is mixed in last, which costs no time: keys of two limits meet by chance only, too.
-        let limit = charge.limit().id();
-        let tag = hash(&self.tag) ^ limit.rotate_left(32);
-        Fingerprint { place: hash(&self.place) ^ limit, tag: tag & !NUMBERS | u64::from(numbers) }
+        let (limit, key) = (charge.limit().id(), charge.key());
+        let hash = |secret: &Secret| secret.hash(limit, key.namespace(), key.entity());
+        Fingerprint { place: hash(&self.place), tag: hash(&self.tag) & !NUMBERS | u64::from(numbers) }
     }
 }

@@ -98,15 +98,28 @@ impl MemoryStore {
     #[inline]
     fn charge_flow(&self, flow: &Flow, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
         let print = self.prints.of(charge);
-        match self.table.update(print, |state| flow.apply(state, clock.now(), charge)) {
+        if flow.is_plain(charge) {
+            let cost = charge.get_cost();
+            let taken = self.table.try_advance(print, |at| {
+                let take = flow.take(at, clock.now(), cost);
+                (take, take.next())
+            });
+            if let Some(take) = taken {
+                return take.answer(flow, cost);
+            }
+        }
+        self.charge_flow_again(flow, charge, print, clock.now())
+    }
+
+    /// Anything but a plain take, or the key has no slot, or somebody else was faster.
+    #[inline(never)]
+    fn charge_flow_again(&self, flow: &Flow, charge: &Charge<'_>, print: Fingerprint, now: Time) -> Decision {
+        match self.table.update(print, |state| flow.apply(state, now, charge)) {
             Updated::Done(decision) => decision,
-            Updated::Absent | Updated::Busy => self.charge_flow_locked(flow, charge, print, clock.now()),
+            Updated::Absent | Updated::Busy => self.charge_flow_locked(flow, charge, print, now),
         }
     }
 
-    /// The key has no slot, or somebody else has it locked.
-    #[cold]
-    #[inline(never)]
     fn charge_flow_locked(
         &self,
         flow: &Flow,
@@ -165,8 +178,9 @@ impl MemoryStore {
     #[inline]
     fn charge_state(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
         let print = self.prints.of(charge);
-        let mut shard = lock(&self.shards[self.shard_of(print)]);
+        // Nothing is read from memory behind the lock yet that the clock could hold up.
         let now = clock.now();
+        let mut shard = lock(&self.shards[self.shard_of(print)]);
         if let Some(state) = shard.get_mut(print.whole()) {
             return state.apply(charge, now);
         }
@@ -298,6 +312,7 @@ impl ImmediateStore for MemoryStore {
 }
 
 impl Store for MemoryStore {
+    #[inline]
     fn capability(&self) -> Capability {
         Capability::exact().remembering(OperationMemory::For(MEMORY))
     }
@@ -308,9 +323,9 @@ impl Store for MemoryStore {
     }
 
     #[inline]
-    async fn decide_one(&self, charge: &Charge<'_>, now: Time) -> Result<Decision, StoreError> {
+    async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
         charge.supported()?;
-        Ok(self.charge_now(charge, &now))
+        Ok(self.charge_now(charge, clock))
     }
 
     async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {

@@ -170,8 +170,30 @@ impl Table {
         if empty { Look::Ends } else { Look::GoesOn }
     }
 
-    /// Replaces the key's state by what `step` makes of it; `None` leaves it as it is, and writes nothing.
+    /// Exchanges the instant that the key's state is full at, once `step` has said for what; `None` leaves it as it is,
+    /// and writes nothing. Only for steps that move ahead and overdraw nothing.
+    ///
+    /// Tries once. If that fails, because the key has no slot, or it is locked, or somebody else was faster, then
+    /// [`update`](Self::update) says which.
     #[inline]
+    pub(crate) fn try_advance<R>(
+        &self,
+        print: Fingerprint,
+        step: impl FnOnce(Time) -> (R, Option<Time>),
+    ) -> Option<R> {
+        let slot = self.find(print)?;
+        let word = slot.word.load(Ordering::Acquire);
+        if slot.tag.load(Ordering::Relaxed) != print.tag || word & LOCKED != 0 {
+            return None;
+        }
+        let (answer, next) = step(at(word));
+        let Some(next) = next else { return Some(answer) };
+        let next = next.nanos() << 2;
+        slot.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).ok()?;
+        Some(answer)
+    }
+
+    /// Replaces the key's state by what `step` makes of it; `None` leaves it as it is, and writes nothing.
     pub(crate) fn update<R>(
         &self,
         print: Fingerprint,

@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 
 pub(crate) use concurrency::{Concurrency, Leases};
 pub(crate) use fixed_window::{FixedWindow, Window};
-pub use flow::{Flow, FullAt};
+pub use flow::{Flow, FullAt, PlainTake};
 pub(crate) use gcra::Gcra;
 pub use gcra::RedisCellReply;
 pub(crate) use interval_bucket::{IntervalBucket, Tokens};
@@ -183,6 +183,7 @@ macro_rules! algorithms {
                 match self { $(Self::$name(rules) => rules.capacity()),* }
             }
 
+            #[inline]
             pub(crate) fn decide(&self, body: &mut Body, now: Time, ask: &Ask) -> Decision {
                 match self { $(Self::$name(rules) => rules.decide(body.$body(), now, ask)),* }
             }

@@ -20,6 +20,8 @@ pub(crate) struct SlidingWindow {
 /// What was used of the window that began at `start`, and of the one before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TwoWindows {
+    /// How long the windows are.
+    period: u64,
     start: u64,
     previous: u64,
     current: u64,
@@ -33,24 +35,37 @@ impl SlidingWindow {
     /// The windows as of now. A clock that was set back stays in the later window.
     #[inline]
     fn rolled(&self, state: &TwoWindows, now: Time) -> TwoWindows {
-        let start = now.nanos() - now.nanos() % self.period;
-        if state.start > now.nanos() {
-            state.clone()
+        let now = now.nanos();
+        if state.period == self.period && now < state.start.saturating_add(self.period) {
+            return state.clone();
+        }
+        let (start, period) = (now - now % self.period, self.period);
+        if state.start > now {
+            TwoWindows { period, ..*state }
         } else if state.start >= start {
-            TwoWindows { start, ..*state }
-        } else if state.start.saturating_add(self.period) >= start {
+            TwoWindows { period, start, ..*state }
+        } else if state.start.saturating_add(period) >= start {
             // A debt ends with its window, so no more than the limit is carried over.
-            TwoWindows { start, previous: state.current.min(self.count.into()), current: 0 }
+            TwoWindows { period, start, previous: state.current.min(self.count.into()), current: 0 }
         } else {
-            TwoWindows { start, previous: 0, current: 0 }
+            TwoWindows { period, start, previous: 0, current: 0 }
         }
     }
 
-    /// What counts against the limit at `now`.
+    /// What is still in sight of the previous window.
+    #[inline]
+    fn carried(&self, windows: &TwoWindows, now: Time) -> u64 {
+        if windows.previous == 0 {
+            return 0;
+        }
+        let elapsed = ahead(now.nanos(), Time::from_nanos(windows.start)).min(self.period);
+        scale_up(windows.previous, self.period - elapsed, self.period)
+    }
+
+    /// What counts against the limit.
     #[inline]
     fn used(&self, windows: &TwoWindows, now: Time) -> u64 {
-        let elapsed = ahead(now.nanos(), Time::from_nanos(windows.start)).min(self.period);
-        windows.current.saturating_add(scale_up(windows.previous, self.period - elapsed, self.period))
+        windows.current.saturating_add(self.carried(windows, now))
     }
 
     /// When `cost` passes if nobody else comes.
@@ -67,25 +82,37 @@ impl SlidingWindow {
         windows.start.saturating_add(self.period).saturating_add(offset(room, carried))
     }
 
+    fn answer(&self, windows: &TwoWindows, now: Time, outcome: Outcome, granted: u32) -> Decision {
+        self.answer_with(windows, self.used(windows, now), now, outcome, granted, 0)
+    }
+
     #[inline]
-    fn answer(&self, windows: &TwoWindows, now: Time, outcome: Outcome, granted: u32, wait: u64) -> Decision {
-        let left = i64::from(self.count).saturating_sub_unsigned(self.used(windows, now));
+    fn answer_with(
+        &self,
+        windows: &TwoWindows,
+        used: u64,
+        now: Time,
+        outcome: Outcome,
+        granted: u32,
+        wait: u64,
+    ) -> Decision {
+        let left = i64::from(self.count).saturating_sub_unsigned(used);
         let reset = ahead(self.fresh_at(windows).nanos(), now);
         Count { limit: self.count, left, reset }.answer(outcome, granted, wait)
     }
 
     #[inline]
     fn take(&self, windows: &mut TwoWindows, now: Time, cost: u32) -> Decision {
-        let asked = cost.max(1);
+        let (asked, used) = (cost.max(1), self.used(windows, now));
         if asked > self.count {
-            return self.answer(windows, now, Outcome::NeverFits, 0, 0);
+            return self.answer_with(windows, used, now, Outcome::NeverFits, 0, 0);
         }
-        if self.used(windows, now).saturating_add(asked.into()) > self.count.into() {
+        if used.saturating_add(asked.into()) > self.count.into() {
             let wait = ahead(self.passes_at(windows, asked), now);
-            return self.answer(windows, now, Outcome::Denied, 0, wait);
+            return self.answer_with(windows, used, now, Outcome::Denied, 0, wait);
         }
         windows.current += u64::from(cost);
-        self.answer(windows, now, Outcome::Allowed, cost, 0)
+        self.answer_with(windows, used + u64::from(cost), now, Outcome::Allowed, cost, 0)
     }
 
     /// The counter that an instant belongs to, if it is still in sight.
@@ -119,7 +146,7 @@ impl Rules for SlidingWindow {
                 if let Some(counter) = self.counter(&mut windows, at) {
                     *counter = counter.saturating_add(ask.cost.into());
                 }
-                self.answer(&windows, now, Outcome::Allowed, ask.cost, 0)
+                self.answer(&windows, now, Outcome::Allowed, ask.cost)
             }
             Action::Refund { at } => {
                 let given = self.counter(&mut windows, at).map_or(0, |counter| {
@@ -127,11 +154,11 @@ impl Rules for SlidingWindow {
                     *counter -= given;
                     given
                 });
-                self.answer(&windows, now, Outcome::Allowed, u32::try_from(given).unwrap_or(u32::MAX), 0)
+                self.answer(&windows, now, Outcome::Allowed, u32::try_from(given).unwrap_or(u32::MAX))
             }
             Action::Forget => {
-                windows = TwoWindows { start: windows.start, previous: 0, current: 0 };
-                self.answer(&windows, now, Outcome::Allowed, 0, 0)
+                windows = TwoWindows { previous: 0, current: 0, ..windows };
+                self.answer(&windows, now, Outcome::Allowed, 0)
             }
             Action::Renew | Action::Release => self.take(&mut windows, now, 0),
         };
@@ -162,13 +189,13 @@ impl Rules for SlidingWindow {
     }
 
     fn words(state: &TwoWindows) -> Vec<u64> {
-        vec![state.start, state.previous, state.current]
+        vec![state.period, state.start, state.previous, state.current]
     }
 
     fn from_words(words: &[u64]) -> Option<TwoWindows> {
         match *words {
-            [start, previous, current] if start <= Time::MAX.nanos() => {
-                Some(TwoWindows { start, previous, current })
+            [period, start, previous, current] if start <= Time::MAX.nanos() => {
+                Some(TwoWindows { period, start, previous, current })
             }
             _ => None,
         }

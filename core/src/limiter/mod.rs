@@ -10,6 +10,7 @@ mod reservation;
 mod waiting;
 
 use alloc::sync::Arc;
+use core::future::Future;
 
 #[cfg(feature = "std")]
 pub use lease::Lease;
@@ -27,7 +28,6 @@ use crate::event::{Event, Observer};
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::store::Store;
-use crate::time::Time;
 
 /// Decides whether something may pass, on a store and by a clock.
 ///
@@ -81,24 +81,36 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     }
 
     /// May one pass?
-    pub async fn check<'k>(&self, limit: &'k Limit, key: impl Into<Key<'k>>) -> Result<Decision, StoreError> {
-        self.charge(limit.charge(key)).await
+    #[inline]
+    pub fn check<'k>(
+        &self,
+        limit: &'k Limit,
+        key: impl Into<Key<'k>>,
+    ) -> impl Future<Output = Result<Decision, StoreError>> + Send {
+        self.charge(limit.charge(key))
     }
 
     /// May this charge pass? For a cost, a wait or another action; [`Limit::charge`] makes one.
-    pub async fn charge(&self, charge: Charge<'_>) -> Result<Decision, StoreError> {
-        let now = self.clock.now();
-        let decision = if self.names_calls() && !charge.only_looks() {
-            let charges = [charge];
-            let verdict = self.store.decide(self.request(&charges), now).await?;
-            verdict.into_first().ok_or_else(StoreError::no_decision)?
-        } else {
-            self.store.decide_one(&charge, now).await?
-        };
-        if let Some(observer) = &self.observer {
-            observer.observe(Event::Decided { limit: charge.limit.name(), decision: &decision });
+    #[inline]
+    pub fn charge(&self, charge: Charge<'_>) -> impl Future<Output = Result<Decision, StoreError>> + Send {
+        // A block, because an async function would copy the charge once more before it starts.
+        async move {
+            let decision = if self.names_calls() {
+                self.charge_named(&charge).await?
+            } else {
+                self.store.decide_one(&charge, &self.clock).await?
+            };
+            if let Some(observer) = &self.observer {
+                observer.observe(Event::Decided { limit: charge.limit.name(), decision: &decision });
+            }
+            Ok(decision)
         }
-        Ok(decision)
+    }
+
+    async fn charge_named(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
+        let request = self.request(core::slice::from_ref(charge));
+        let verdict = self.store.decide(request, self.clock.now()).await?;
+        verdict.into_first().ok_or_else(StoreError::no_decision)
     }
 
     /// May they all pass? All are debited or none is.
