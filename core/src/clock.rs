@@ -163,7 +163,9 @@ mod manual {
                 shared.sleepers.extract_if(.., |sleeper| sleeper.until <= now).collect()
             };
             // Woken outside of the lock: a waker may look at the clock.
-            due.into_iter().for_each(|sleeper| sleeper.waker.wake());
+            for sleeper in due {
+                sleeper.waker.wake();
+            }
         }
 
         /// How many are asleep on this clock.

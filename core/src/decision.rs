@@ -190,7 +190,7 @@ impl fmt::Debug for Decision {
             .field("retry_after", &self.retry_after())
             .field("reset_after", &self.reset_after())
             .field("source", &self.source)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

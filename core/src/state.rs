@@ -75,7 +75,7 @@ impl State {
         let Some((blocked_until, words)) = snapshot.words.split_last() else {
             return corrupt("the snapshot is empty");
         };
-        match limit.algorithm().from_words(words) {
+        match limit.algorithm().read(words) {
             Some(body) => {
                 let blocked_until = Time::from_nanos(*blocked_until);
                 let mut state = Self { body, blocked_until, fresh_at: Time::EPOCH };

@@ -33,7 +33,7 @@ use tollgate_core::{Limit, LimitBuilder, LimitError};
 /// ```
 #[derive(Debug)]
 pub struct Plans {
-    plans: HashMap<String, Arc<Limit>>,
+    limits: HashMap<String, Arc<Limit>>,
     default: Option<Arc<Limit>>,
     users: RwLock<HashMap<String, Arc<Limit>>>,
 }
@@ -108,15 +108,15 @@ impl PlansBuilder {
 
     /// Checks the plans.
     pub fn build(self) -> Result<Plans, PlanError> {
-        let mut plans = HashMap::new();
+        let mut limits = HashMap::new();
         for (plan, limit) in self.plans {
             let limit =
                 limit.build(&self.limit).map_err(|error| PlanError::Limit { plan: plan.clone(), error })?;
-            if plans.insert(plan.clone(), Arc::new(limit)).is_some() {
+            if limits.insert(plan.clone(), Arc::new(limit)).is_some() {
                 return Err(PlanError::DuplicatePlan(plan));
             }
         }
-        let mut built = Plans { plans, default: None, users: RwLock::default() };
+        let mut built = Plans { limits, default: None, users: RwLock::default() };
         if let Some(name) = self.default {
             built.default = Some(built.plan(&name)?);
         }
@@ -162,8 +162,8 @@ impl Plans {
     }
 
     fn plan(&self, name: &str) -> Result<Arc<Limit>, PlanError> {
-        self.plans.get(name).cloned().ok_or_else(|| {
-            let mut known: Vec<_> = self.plans.keys().cloned().collect();
+        self.limits.get(name).cloned().ok_or_else(|| {
+            let mut known: Vec<_> = self.limits.keys().cloned().collect();
             known.sort_unstable();
             PlanError::UnknownPlan { plan: name.to_owned(), known }
         })

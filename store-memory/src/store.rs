@@ -233,7 +233,7 @@ impl MemoryStore {
                 Held { print, is_flow, slot, new, before: known.unwrap_or_default() }
             })
             .collect();
-        HeldStates { shards, states }
+        HeldStates { states, shards }
     }
 
     fn write(&self, held: &mut HeldStates<'_>, index: usize, state: State, now: Time) {
@@ -300,8 +300,7 @@ impl ImmediateStore for MemoryStore {
     fn decide_now(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
         request.supported()?;
         let Some(id) = request.id() else { return Ok(self.decide_once(request, now)) };
-        #[expect(clippy::cast_possible_truncation, reason = "any bits of the id will do")]
-        let mut operations = lock(&self.operations[id.get() as usize % OPERATION_PARTS]);
+        let mut operations = lock(&self.operations[(id.get() % OPERATION_PARTS as u128) as usize]);
         if let Some(answer) = operations.answer(id) {
             return Ok(answer);
         }

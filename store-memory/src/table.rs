@@ -65,7 +65,6 @@ fn pack(state: FullAt) -> u64 {
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "the lowest byte is meant")]
 fn unpack(tag: u64, word: u64) -> FullAt {
     FullAt { at: at(word), overdrawn: word & OVERDRAWN != 0, numbers: (tag & NUMBERS) as u8 }
 }

@@ -169,8 +169,8 @@ async fn balance<S: Store + 'static>(stand: Stand<S>) {
 
 /// Every caller is the first to use a key, at the same moment: one state each, not two.
 async fn new_keys<S: Store + 'static>(stand: Stand<S>) {
-    let limit = Limit::per_hour(8).build("new").expect("valid");
     const KEYS: usize = 50;
+    let limit = Limit::per_hour(8).build("new").expect("valid");
     let passed = together(&stand, |stand, _| {
         let limit = limit.clone();
         async move {

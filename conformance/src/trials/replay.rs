@@ -61,7 +61,7 @@ async fn replay<S: Store>(mut stand: Stand<S>, samples: Vec<Sample>, seed: u64) 
 fn move_time<S: Store>(stand: &mut Stand<S>, random: &mut Seed) {
     match random.below(20) {
         0 => stand.advance(Duration::from_secs(random.below(100))),
-        1 => stand.advance(Duration::from_millis(1_000)),
+        1 => stand.advance(Duration::from_secs(1)),
         2 => stand.back(Duration::from_micros(random.below(2_000))),
         3..=7 => {}
         8..=12 => stand.advance(Duration::from_nanos(random.below(1_000))),

@@ -41,15 +41,15 @@ impl IntervalBucket {
         if missing == 0 {
             return Self::full(now);
         }
-        self.marked(Tokens { missing, since: state.since + periods * self.period, overdrawn: false })
+        self.marked(missing, state.since + periods * self.period)
     }
 
     fn full(now: Time) -> Tokens {
         Tokens { missing: 0, since: now.nanos(), overdrawn: false }
     }
 
-    fn marked(&self, tokens: Tokens) -> Tokens {
-        Tokens { overdrawn: tokens.missing > self.capacity.into(), ..tokens }
+    fn marked(&self, missing: u64, since: u64) -> Tokens {
+        Tokens { missing, since, overdrawn: missing > self.capacity.into() }
     }
 
     /// When at most `missing` tokens will be missing.
@@ -115,7 +115,8 @@ impl Rules for IntervalBucket {
             }
             Action::Renew | Action::Release => self.take(&mut tokens, now, 0, 0),
         };
-        *state = if tokens.missing == 0 { Tokens::default() } else { self.marked(tokens) };
+        *state =
+            if tokens.missing == 0 { Tokens::default() } else { self.marked(tokens.missing, tokens.since) };
         decision
     }
 

@@ -204,7 +204,7 @@ macro_rules! algorithms {
                 match self { $(Self::$name(_) => <$name as Rules>::words(body.$body())),* }
             }
 
-            pub(crate) fn from_words(&self, words: &[u64]) -> Option<Body> {
+            pub(crate) fn read(&self, words: &[u64]) -> Option<Body> {
                 Some(match self { $(Self::$name(_) => <$name as Rules>::from_words(words)?.into()),* })
             }
         }

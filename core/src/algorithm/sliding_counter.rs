@@ -250,7 +250,7 @@ mod tests {
         let mut third = Trying::new(Limit::per_second(6).sliding_counter(7));
         assert!(third.take(6).is_allowed());
         let wait = third.take(1).retry_after().expect("a wait cures it");
-        third.advance(wait - Duration::from_nanos(1));
+        third.advance(wait.saturating_sub(Duration::from_nanos(1)));
         assert!(third.take(1).is_denied());
         third.advance(Duration::from_nanos(1));
         assert!(third.take(6).is_allowed());

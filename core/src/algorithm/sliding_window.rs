@@ -227,7 +227,7 @@ mod tests {
         for cost in [1, 7] {
             let denied = window.take(cost);
             let wait = denied.retry_after().expect("a wait cures it");
-            window.advance(wait - Duration::from_nanos(1));
+            window.advance(wait.saturating_sub(Duration::from_nanos(1)));
             assert!(window.take(cost).is_denied(), "cost {cost} a nanosecond early");
             window.advance(Duration::from_nanos(1));
             assert!(window.take(cost).is_allowed(), "cost {cost} after {wait:?}");

@@ -31,10 +31,10 @@ pub(crate) struct SmoothWarmingUp {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Warmth {
     /// Idle time that is missing from a cold limiter; zero is cold, the warm-up time is fully warm.
-    warmth: u64,
+    warmed: u64,
     /// When the next ticket is free.
     free_at: u64,
-    /// The warm-up time that `warmth` was measured against.
+    /// The warm-up time that `warmed` was measured against.
     warm_up: u64,
 }
 
@@ -46,14 +46,14 @@ impl SmoothWarmingUp {
     /// The limiter as of now: idle time has cooled it.
     fn cooled(&self, state: &Warmth, now: Time) -> Warmth {
         // Another warm-up time scales what is stored.
-        let warmth = match state.warm_up {
+        let warmed = match state.warm_up {
             0 => 0,
-            before if before == self.warm_up => state.warmth,
-            before => scale_down(state.warmth.min(before), self.warm_up, before),
+            before if before == self.warm_up => state.warmed,
+            before => scale_down(state.warmed.min(before), self.warm_up, before),
         };
         let idle = ahead(now.nanos(), Time::from_nanos(state.free_at));
         Warmth {
-            warmth: warmth.saturating_sub(idle),
+            warmed: warmed.saturating_sub(idle),
             free_at: state.free_at.max(now.nanos()),
             warm_up: self.warm_up,
         }
@@ -88,7 +88,7 @@ impl SmoothWarmingUp {
 
     /// Debits `cost` permits: from what is stored first, the rest at the stable rate.
     fn spend(&self, warmth: &mut Warmth, cost: u32) {
-        let stored = self.warm_up - warmth.warmth.min(self.warm_up);
+        let stored = self.warm_up - warmth.warmed.min(self.warm_up);
         let wanted = self.stored_time(cost);
         if stored == 0 {
             // Without stored permits the ticket moves on the pace's own scale, which does not drift.
@@ -102,14 +102,14 @@ impl SmoothWarmingUp {
             let stable = (u128::from(wanted - taken) * u128::from(5 + self.cold))
                 .div_ceil(u128::from(2 * (1 + self.cold)));
             let stable = u64::try_from(stable).unwrap_or(u64::MAX);
-            warmth.warmth += taken;
+            warmth.warmed += taken;
             warmth.free_at = warmth.free_at.saturating_add(slow).saturating_add(stable);
         }
         warmth.free_at = warmth.free_at.min(Time::MAX.nanos());
     }
 
     fn answer(&self, warmth: &Warmth, now: Time, outcome: Outcome, granted: u32, wait: u64) -> Decision {
-        let stored = self.permits(self.warm_up - warmth.warmth.min(self.warm_up));
+        let stored = self.permits(self.warm_up - warmth.warmed.min(self.warm_up));
         let left = i64::try_from(stored).unwrap_or(i64::MAX);
         let reset = ahead(self.fresh_at(warmth).nanos(), now);
         Count { limit: self.capacity(), left, reset }.answer(outcome, granted, wait)
@@ -154,34 +154,34 @@ impl Rules for SmoothWarmingUp {
                 self.answer(&warmth, now, Outcome::Allowed, given, 0)
             }
             Action::Forget => {
-                warmth = Warmth { warmth: 0, free_at: now.nanos(), warm_up: self.warm_up };
+                warmth = Warmth { warmed: 0, free_at: now.nanos(), warm_up: self.warm_up };
                 self.answer(&warmth, now, Outcome::Allowed, 0, 0)
             }
             Action::Renew | Action::Release => self.take(&mut warmth, now, 0, 0),
         };
-        let fresh = warmth.warmth == 0 && warmth.free_at <= now.nanos();
+        let fresh = warmth.warmed == 0 && warmth.free_at <= now.nanos();
         *state = if fresh { Warmth::default() } else { warmth };
         decision
     }
 
     fn fresh_at(&self, state: &Warmth) -> Time {
-        Time::from_nanos(state.free_at.saturating_add(state.warmth))
+        Time::from_nanos(state.free_at.saturating_add(state.warmed))
     }
 
     fn merge(&self, state: &mut Warmth, other: &Warmth) {
-        if (other.free_at, other.warmth) > (state.free_at, state.warmth) {
+        if (other.free_at, other.warmed) > (state.free_at, state.warmed) {
             *state = other.clone();
         }
     }
 
     fn words(state: &Warmth) -> Vec<u64> {
-        vec![state.warmth, state.free_at, state.warm_up]
+        vec![state.warmed, state.free_at, state.warm_up]
     }
 
     fn from_words(words: &[u64]) -> Option<Warmth> {
         match *words {
-            [warmth, free_at, warm_up] if free_at <= Time::MAX.nanos() && warmth <= warm_up => {
-                Some(Warmth { warmth, free_at, warm_up })
+            [warmed, free_at, warm_up] if free_at <= Time::MAX.nanos() && warmed <= warm_up => {
+                Some(Warmth { warmed, free_at, warm_up })
             }
             _ => None,
         }
@@ -214,7 +214,9 @@ mod tests {
     #[test]
     fn cools_down_again_when_idle() {
         let mut smooth = Trying::new(Limit::per_second(2).warm_up(Duration::from_secs(4)));
-        (0..8).for_each(|_| drop(acquire(&mut smooth)));
+        for _ in 0..8 {
+            acquire(&mut smooth);
+        }
         // Half a second until the last one is paid for, then four to be cold again.
         smooth.advance(millis(500) + Duration::from_secs(4));
         let waits: Vec<_> = (0..8).map(|_| acquire(&mut smooth)).collect();
@@ -224,7 +226,9 @@ mod tests {
     #[test]
     fn stays_warm_under_load_that_leaves_no_idle_time() {
         let mut smooth = Trying::new(Limit::per_second(2).warm_up(Duration::from_secs(4)));
-        (0..8).for_each(|_| drop(acquire(&mut smooth)));
+        for _ in 0..8 {
+            acquire(&mut smooth);
+        }
         smooth.advance(millis(500));
         let waits: Vec<_> = (0..3).map(|_| acquire(&mut smooth)).collect();
         assert_eq!(waits, [0, 500, 500]);

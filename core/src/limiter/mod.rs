@@ -92,8 +92,11 @@ impl<S: Store, C: Clock> Limiter<S, C> {
 
     /// May this charge pass? For a cost, a wait or another action; [`Limit::charge`] makes one.
     #[inline]
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an async function would copy the charge once more before it starts"
+    )]
     pub fn charge(&self, charge: Charge<'_>) -> impl Future<Output = Result<Decision, StoreError>> + Send {
-        // A block, because an async function would copy the charge once more before it starts.
         async move {
             let decision = if self.names_calls() {
                 self.charge_named(&charge).await?

@@ -113,7 +113,7 @@ impl<S: Store, C: Timer> Limiter<S, C> {
             let left = deadline.since(self.clock.now());
             match decision.retry_after() {
                 Some(wait) if wait <= left => {
-                    self.clock.sleep(wait + patience.delay().min(left - wait)).await
+                    self.clock.sleep(wait + patience.delay().min(left.saturating_sub(wait))).await;
                 }
                 _ => return Ok(decision),
             }
@@ -146,7 +146,7 @@ impl<S: ImmediateStore, C: BlockingTimer> Limiter<S, C> {
             let left = deadline.since(self.clock.now());
             match decision.retry_after() {
                 Some(wait) if wait <= left && !limit.kind().reserves() => {
-                    self.clock.pause(wait + patience.delay().min(left - wait));
+                    self.clock.pause(wait + patience.delay().min(left.saturating_sub(wait)));
                 }
                 _ => return decision,
             }

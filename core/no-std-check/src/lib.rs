@@ -1,0 +1,36 @@
+//! A program without std that decides a charge. If core, or anything it depends on, pulled std in, there
+//! would be two panic handlers and this would not build.
+
+#![no_std]
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::panic::PanicInfo;
+use core::ptr::null_mut;
+
+use tollgate_core::{Limit, State, Time};
+
+struct NoMemory;
+
+// SAFETY: never hands out memory, so there is nothing to get wrong.
+unsafe impl GlobalAlloc for NoMemory {
+    unsafe fn alloc(&self, _: Layout) -> *mut u8 {
+        null_mut()
+    }
+
+    unsafe fn dealloc(&self, _: *mut u8, _: Layout) {}
+}
+
+#[global_allocator]
+static ALLOCATOR: NoMemory = NoMemory;
+
+#[panic_handler]
+fn panic(_: &PanicInfo<'_>) -> ! {
+    loop {}
+}
+
+/// Whether one may pass at `nanos`.
+#[unsafe(no_mangle)]
+pub extern "C" fn may_pass(nanos: u64) -> bool {
+    let Ok(limit) = Limit::per_second(10).build("embedded") else { return false };
+    State::default().apply(&limit.charge("device"), Time::from_nanos(nanos)).is_allowed()
+}
