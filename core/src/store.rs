@@ -218,8 +218,8 @@ impl RunVerdict {
 pub trait ImmediateStore: Store {
     /// Decides one charge. What the algorithm cannot do is answered as a look.
     ///
-    /// The store reads the clock itself, so that it can do so after it has found the state: the later the
-    /// reading, the less it is out of date, and reading it earlier holds up the memory accesses that follow.
+    /// The store reads the clock itself, so that it can do so after it has hashed the key: the later the reading,
+    /// the less it is out of date, and reading a processor's counter holds up the instructions that follow.
     fn charge_now(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision;
 
     /// Decides one request.

@@ -71,47 +71,50 @@ impl<C: Clock> DirectLimiter<C> {
 
     #[inline]
     fn decide(&self, charge: &Charge<'_>) -> Decision {
-        let now = self.clock.now();
         match (&self.cell, self.limit.as_flow()) {
-            (Cell::Word(word), Some(flow)) => {
+            (Cell::Word(word), Some(flow)) if flow.is_plain(charge) => {
+                let now = self.clock.now();
                 let mut seen = word.load(Ordering::Relaxed);
-                if flow.is_plain(charge) && seen & 1 == 0 {
-                    let take = flow.take(Time::from_nanos(seen >> 1), now, charge.get_cost());
+                loop {
+                    let take = flow.take(at(seen), now, charge.get_cost());
                     let Some(next) = take.next() else { return take.answer(flow, charge.get_cost()) };
-                    match word.compare_exchange(seen, next.nanos() << 1, Ordering::AcqRel, Ordering::Relaxed)
-                    {
+                    let next = next.nanos() << 1;
+                    match word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
                         Ok(_) => return take.answer(flow, charge.get_cost()),
                         Err(changed) => seen = changed,
                     }
                 }
-                Self::decide_again(word, seen, flow, charge, now)
             }
-            (Cell::State(state), _) => lock(state).apply(charge, now),
+            (Cell::Word(word), Some(flow)) => self.decide_again(word, flow, charge),
+            (Cell::State(state), _) => lock(state).apply(charge, self.clock.now()),
             (Cell::Word(_), None) => unreachable!("a word is made for flows only"),
         }
     }
-}
 
-impl<C> DirectLimiter<C> {
-    /// Anything but a plain take, or somebody else was faster.
+    /// Anything but a plain take.
     #[inline(never)]
-    fn decide_again(
-        word: &AtomicU64,
-        mut seen: u64,
-        flow: &Flow,
-        charge: &Charge<'_>,
-        now: Time,
-    ) -> Decision {
+    fn decide_again(&self, word: &AtomicU64, flow: &Flow, charge: &Charge<'_>) -> Decision {
+        let now = self.clock.now();
+        let mut seen = word.load(Ordering::Relaxed);
         loop {
-            let (decision, next) = flow.apply(flow.state(seen >> 1, seen & 1 != 0), now, charge);
+            let (decision, next) =
+                flow.apply(flow.state(at(seen).nanos(), seen & OVERDRAWN != 0), now, charge);
             let Some(next) = next else { return decision };
             let next = next.at.nanos() << 1 | u64::from(next.overdrawn);
-            match word.compare_exchange_weak(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
+            match word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return decision,
                 Err(changed) => seen = changed,
             }
         }
     }
+}
+
+/// The mark beside the instant.
+const OVERDRAWN: u64 = 1;
+
+#[inline]
+fn at(word: u64) -> Time {
+    Time::from_nanos(word >> 1)
 }
 
 /// There is only one thing to count for.

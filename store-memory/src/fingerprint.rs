@@ -3,7 +3,7 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 
 use foldhash::SharedSeed;
-use foldhash::quality::FoldHasher;
+use foldhash::fast::FoldHasher;
 use tollgate_core::{Charge, Flow};
 
 /// 128 bits of a limit and a key, hashed with a secret. Keys themselves are not stored.

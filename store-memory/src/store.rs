@@ -100,8 +100,8 @@ impl MemoryStore {
         let print = self.prints.of(charge);
         if flow.is_plain(charge) {
             let cost = charge.get_cost();
-            let taken = self.table.try_advance(print, |at| {
-                let take = flow.take(at, clock.now(), cost);
+            let taken = self.table.try_advance(print, clock, |at, now| {
+                let take = flow.take(at, now, cost);
                 (take, take.next())
             });
             if let Some(take) = taken {

@@ -22,7 +22,7 @@
 //!   the mark. It waits for a mark only on its own keys' slots, where nobody but a short takeover can hold
 //!   it, so it cannot be part of a cycle.
 
-use tollgate_core::{FullAt, Time};
+use tollgate_core::{Clock, FullAt, Time};
 
 use crate::fingerprint::{Fingerprint, NUMBERS};
 use crate::sync::{AtomicU64, Ordering, give_way};
@@ -169,27 +169,40 @@ impl Table {
         if empty { Look::Ends } else { Look::GoesOn }
     }
 
-    /// Exchanges the instant that the key's state is full at, once `step` has said for what; `None` leaves it as it is,
+    /// Exchanges the instant that the key's state is full at for the one that `step` says; `None` leaves it as it is,
     /// and writes nothing. Only for steps that move ahead and overdraw nothing.
     ///
-    /// Tries once. If that fails, because the key has no slot, or it is locked, or somebody else was faster, then
+    /// If it returns nothing, because the key has no slot, or it is locked, or others were always faster, then
     /// [`update`](Self::update) says which.
     #[inline]
     pub(crate) fn try_advance<R>(
         &self,
         print: Fingerprint,
-        step: impl FnOnce(Time) -> (R, Option<Time>),
+        clock: &impl Clock,
+        step: impl Fn(Time, Time) -> (R, Option<Time>),
     ) -> Option<R> {
+        // The clock first: whatever lies between finding a word and exchanging it is time in which somebody else can
+        // be faster, and a cache line that changes hands costs more than a clock that is read early.
+        let now = clock.now();
         let slot = self.find(print)?;
-        let word = slot.word.load(Ordering::Acquire);
+        let mut word = slot.word.load(Ordering::Acquire);
         if slot.tag.load(Ordering::Relaxed) != print.tag || word & LOCKED != 0 {
             return None;
         }
-        let (answer, next) = step(at(word));
-        let Some(next) = next else { return Some(answer) };
-        let next = next.nanos() << 2;
-        slot.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).ok()?;
-        Some(answer)
+        for _ in 0..SPINS {
+            let (answer, next) = step(at(word), now);
+            let Some(next) = next else { return Some(answer) };
+            let next = next.nanos() << 2;
+            match slot.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(answer),
+                // Somebody else was faster. The line is ours now: try again before they have it back.
+                Err(changed) => word = changed,
+            }
+            if slot.tag.load(Ordering::Relaxed) != print.tag || word & LOCKED != 0 {
+                return None;
+            }
+        }
+        None
     }
 
     /// Replaces the key's state by what `step` makes of it; `None` leaves it as it is, and writes nothing.

@@ -154,7 +154,7 @@ impl Flow {
     #[inline]
     pub fn is_plain(&self, charge: &Charge<'_>) -> bool {
         self.plain
-            && charge.ask.action == (Action::Take { max_wait: None })
+            && matches!(charge.ask.action, Action::Take { max_wait: None })
             && charge.ask.cost.wrapping_sub(1) < self.capacity
     }
 
