@@ -46,20 +46,25 @@ pub enum Action {
 
 /// The id of a lease on a place in a concurrency limit. Random, so that nobody ends another's lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct LeaseId(u128);
+pub struct LeaseId {
+    // Two words instead of one of 128 bits, whose alignment would make every charge larger.
+    high: u64,
+    low: u64,
+}
 
 impl LeaseId {
     /// A place that nobody can give back early; it frees itself when the lease ends.
-    pub const ANONYMOUS: Self = Self(0);
+    pub const ANONYMOUS: Self = Self::new(0);
 
     /// An id from random bits.
+    #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
     pub const fn new(random: u128) -> Self {
-        Self(random)
+        Self { high: (random >> 64) as u64, low: random as u64 }
     }
 
     /// The bits.
     pub const fn get(self) -> u128 {
-        self.0
+        (self.high as u128) << 64 | self.low as u128
     }
 }
 
