@@ -3,38 +3,49 @@
 //! `cargo run --release --example quickstart`
 
 use std::error::Error;
-use std::io::{IsTerminal, Write};
+use std::io::{Write, stdout};
 use std::time::Duration;
 
 use tollgate::{BlockingTimer, Limit};
 
+/// Requests that come `apart` from each other, the first of them `after` a pause.
+struct Wave {
+    what: &'static str,
+    after: Duration,
+    requests: u32,
+    apart: Duration,
+}
+
 fn main() -> Result<(), Box<dyn Error>> {
     let api = Limit::per_second(5).burst(10).build("api")?;
     let limiter = tollgate::in_memory();
+    let wave = |what, after, requests, apart| Wave {
+        what,
+        after: Duration::from_millis(after),
+        requests,
+        apart: Duration::from_millis(apart),
+    };
 
     println!("5 per second, at most 10 at once. Each sign is a request: # passed, . was denied.\n");
-    for (what, requests, pause) in [
-        ("a burst of 15", 15, 0),
-        ("a second later", 8, 1_000),
-        ("ten a second", 20, 100),
-        ("5 a second", 10, 200),
+    for Wave { what, after, requests, apart } in [
+        wave("a burst of 15", 0, 15, 0),
+        wave("a second later", 1_000, 8, 0),
+        wave("10 a second", 0, 20, 100),
+        wave("5 a second", 0, 10, 200),
     ] {
         print!("{what:>15}  ");
-        let mut told = None;
-        limiter.clock().pause(Duration::from_millis(if pause == 1_000 { pause } else { 0 }));
+        stdout().flush()?;
+        limiter.clock().pause(after);
         for _ in 0..requests {
             let decision = limiter.check_now(&api, "user:42");
             print!("{}", if decision.is_allowed() { '#' } else { '.' });
-            if std::io::stdout().is_terminal() {
-                std::io::stdout().flush()?;
-            }
-            told = Some(decision);
-            limiter.clock().pause(Duration::from_millis(if pause < 1_000 { pause } else { 0 }));
+            stdout().flush()?;
+            limiter.clock().pause(apart);
         }
-        if let Some(decision) = told {
-            let wait =
-                decision.retry_after().map_or_else(String::new, |wait| format!(", retry after {wait:.0?}"));
-            println!("  {} left{wait}", decision.remaining());
+        let now = limiter.peek_now(&api, "user:42");
+        match now.retry_after() {
+            Some(wait) => println!("  retry after {} ms", wait.as_millis()),
+            None => println!("  {} left", now.remaining()),
         }
     }
     Ok(())

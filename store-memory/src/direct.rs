@@ -24,9 +24,15 @@ pub struct DirectLimiter<C = SystemClock> {
 #[derive(Debug)]
 enum Cell {
     /// When the flow is full again, and whether it is overdrawn.
-    Word(AtomicU64),
+    Word(Apart),
     State(Mutex<State>),
 }
+
+/// On cache lines of its own, or every change would take the limit's numbers and the clock away from the other
+/// threads. Two lines, because processors fetch them in pairs.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Apart(AtomicU64);
 
 impl DirectLimiter {
     /// A limiter of `limit`, by the machine's clock.
@@ -39,7 +45,7 @@ impl<C: Clock> DirectLimiter<C> {
     /// A limiter of `limit`, by `clock`.
     pub fn with_clock(limit: Limit, clock: C) -> Self {
         let cell = match limit.as_flow() {
-            Some(_) => Cell::Word(AtomicU64::new(0)),
+            Some(_) => Cell::Word(Apart::default()),
             None => Cell::State(Mutex::new(State::default())),
         };
         Self { limit, clock, cell }
@@ -72,7 +78,7 @@ impl<C: Clock> DirectLimiter<C> {
     #[inline]
     fn decide(&self, charge: &Charge<'_>) -> Decision {
         match (&self.cell, self.limit.as_flow()) {
-            (Cell::Word(word), Some(flow)) if flow.is_plain(charge) => {
+            (Cell::Word(Apart(word)), Some(flow)) if flow.is_plain(charge) => {
                 let now = self.clock.now();
                 let mut seen = word.load(Ordering::Relaxed);
                 loop {
@@ -85,7 +91,7 @@ impl<C: Clock> DirectLimiter<C> {
                     }
                 }
             }
-            (Cell::Word(word), Some(flow)) => self.decide_again(word, flow, charge),
+            (Cell::Word(Apart(word)), Some(flow)) => self.decide_other(word, flow, charge),
             (Cell::State(state), _) => lock(state).apply(charge, self.clock.now()),
             (Cell::Word(_), None) => unreachable!("a word is made for flows only"),
         }
@@ -93,7 +99,7 @@ impl<C: Clock> DirectLimiter<C> {
 
     /// Anything but a plain take.
     #[inline(never)]
-    fn decide_again(&self, word: &AtomicU64, flow: &Flow, charge: &Charge<'_>) -> Decision {
+    fn decide_other(&self, word: &AtomicU64, flow: &Flow, charge: &Charge<'_>) -> Decision {
         let now = self.clock.now();
         let mut seen = word.load(Ordering::Relaxed);
         loop {
