@@ -45,7 +45,7 @@ fn every_operation_works_with_and_without_a_runtime() {
     let (limiter, _) = limiter();
     let api = limit(Limit::per_hour(10));
     assert_eq!(limiter.check_now(&api, "now").remaining(), 9);
-    assert_eq!(limiter.take_up_to_now(&api, "now", 20).granted(), 9);
+    assert_eq!(limiter.take_up_to_now(&api, "now", u32::MAX).granted(), 9);
     assert_eq!(limiter.debit_now(&api, "now", 5).expect("supported").debt(), 5);
     assert_eq!(limiter.refund_now(&api, "now", 7).expect("supported").remaining(), 2);
     assert_eq!(limiter.peek_now(&api, "now").remaining(), 2);
@@ -57,7 +57,7 @@ fn every_operation_works_with_and_without_a_runtime() {
 
     ready(async {
         assert_eq!(limiter.check(&api, "later").await?.remaining(), 9);
-        assert_eq!(limiter.take_up_to(&api, "later", 20).await?.granted(), 9);
+        assert_eq!(limiter.take_up_to(&api, "later", u32::MAX).await?.granted(), 9);
         assert_eq!(limiter.debit(&api, "later", 5).await?.debt(), 5);
         assert_eq!(limiter.refund(&api, "later", 7).await?.remaining(), 2);
         assert_eq!(limiter.peek(&api, "later").await?.remaining(), 2);
@@ -103,7 +103,9 @@ fn until_ready_is_first_come_first_served() {
 
 #[test]
 fn until_ready_ends_with_the_callers_patience() {
-    for builder in [Limit::per_minute(1), Limit::per_minute(1).fixed_window(), Limit::concurrent(1)] {
+    for builder in
+        [Limit::per_minute(1), Limit::per_minute(1).fixed_window(), Limit::per_minute(1).sliding_log()]
+    {
         let (limiter, clock) = limiter();
         let limit = limit(builder);
         assert!(limiter.check_now(&limit, "key").is_allowed());
@@ -164,23 +166,80 @@ fn jitter_only_delays() {
 }
 
 #[test]
+fn jitter_goes_no_further_than_the_patience() {
+    let (limiter, clock) = limiter();
+    let limit = limit(Limit::per_second(1));
+    assert!(limiter.check_now(&limit, "key").is_allowed());
+    let begin = clock.now();
+    let patience = Patience::up_to(Duration::from_secs(2)).jitter(Duration::MAX);
+    assert!(limiter.until_ready_blocking(&limit, "key", patience).expect("it can wait").is_allowed());
+    assert!(clock.now().since(begin) <= Duration::from_secs(2));
+}
+
+/// With real wakers: whoever leaves the line wakes the next, dropped or served.
+#[tokio::test]
+async fn nobody_in_line_is_left_asleep() {
+    let (limiter, clock) = limiter();
+    let (limiter, limit) = (Arc::new(limiter), limit(Limit::per_second(1).sliding_log()));
+    assert!(limiter.check_now(&limit, "key").is_allowed());
+    let served = Arc::new(Mutex::new(Vec::new()));
+    let mut waiting = Vec::new();
+    for caller in 0..4 {
+        let (limiter, limit, served) = (Arc::clone(&limiter), limit.clone(), Arc::clone(&served));
+        waiting.push(tokio::spawn(async move {
+            let decision =
+                limiter.until_ready(&limit, "key", Duration::from_secs(60)).await.expect("it can wait");
+            assert!(decision.is_allowed());
+            served.lock().expect("no panic").push(caller);
+        }));
+        tokio::task::yield_now().await;
+    }
+    waiting.remove(1).abort();
+    for _ in 0..3 {
+        // Nothing polls the others: they run only if they are woken.
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        clock.advance(Duration::from_secs(1));
+    }
+    for task in waiting {
+        task.await.expect("woken and served");
+    }
+    assert_eq!(*served.lock().expect("no panic"), [0, 2, 3]);
+}
+
+#[test]
+fn waiting_is_refused_where_it_makes_no_sense() {
+    let (limiter, _) = limiter();
+    let flight = limit(Limit::concurrent(1));
+    let error = ready(limiter.until_ready(&flight, "key", Duration::from_secs(1))).expect_err("no lease");
+    assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("acquire"), "{error}");
+    let api = Limit::per_second(1).build("api").expect("valid");
+    let debit = api.charge("key").action(tollgate::Action::Debit { at: None });
+    let error = limiter.charge_until_ready_blocking(debit, Duration::from_secs(1)).expect_err("a debit");
+    assert!(error.to_string().contains("only a take"), "{error}");
+}
+
+#[test]
 fn blocking_waits_are_the_same_mechanism() {
     let (limiter, clock) = limiter();
     let begin = clock.now();
     let queue = limit(Limit::per_second(10).queue(20));
     for call in 0..20 {
-        assert!(limiter.until_ready_blocking(&queue, "key", Duration::from_secs(5)).is_allowed());
+        assert!(blocked(&limiter, &queue, 5).is_allowed());
         assert_eq!(clock.now().since(begin), Duration::from_millis(100) * call);
     }
     let window = Limit::per_second(3).fixed_window().build("window").expect("valid");
     let begin = clock.now();
-    assert!(
-        (0..9).all(|_| limiter.until_ready_blocking(&window, "key", Duration::from_secs(2)).is_allowed())
-    );
+    assert!((0..9).all(|_| blocked(&limiter, &window, 2).is_allowed()));
     assert!(clock.now().since(begin) > Duration::from_secs(1));
     let daily = Limit::per_day(1).sliding_log().build("daily").expect("valid");
     assert!(limiter.check_now(&daily, "key").is_allowed());
-    assert!(limiter.until_ready_blocking(&daily, "key", Duration::from_secs(2)).is_denied());
+    assert!(blocked(&limiter, &daily, 2).is_denied());
+}
+
+fn blocked(limiter: &Limiter<MemoryStore, ManualClock>, limit: &Limit, seconds: u64) -> Decision {
+    limiter.until_ready_blocking(limit, "key", Duration::from_secs(seconds)).expect("it can wait")
 }
 
 #[test]
@@ -247,8 +306,9 @@ fn an_observer_sees_every_decision_and_no_key() {
     let (api, daily) = (limit(Limit::per_hour(1)), Limit::per_day(9).build("daily").expect("valid"));
     let _ = limiter.check_now(&api, "secret");
     let _ = limiter.check_all_now([api.charge("secret"), daily.charge("secret")]);
+    let _ = limiter.reserve_now(&daily, "secret", Duration::ZERO);
     let seen = seen.lock().expect("no panic");
-    assert_eq!(seen.len(), 3);
+    assert_eq!(seen.len(), 4);
     assert!(seen.iter().all(|event| event.contains("Decided") && !event.contains("secret")));
     assert!(seen[1].contains("Denied") && seen[2].contains("daily"));
 }

@@ -71,8 +71,9 @@ impl<S: Store> Stand<S> {
         self.store.decide(Request::new(charges).with_id(id), self.now).await.expect("the store answers")
     }
 
+    /// A single charge, by the shortcut that limiters take.
     pub(crate) async fn one(&self, charge: Charge<'_>) -> Decision {
-        self.decide(&[charge]).await.decisions()[0]
+        self.store.decide_one(&charge, &self.now).await.expect("the store answers")
     }
 
     pub(crate) async fn take(&self, limit: &Limit, cost: u32) -> Decision {
@@ -90,9 +91,15 @@ impl<S: Store> Stand<S> {
     /// What the algorithm cannot do must be refused, with a reason, before anything is debited.
     pub(crate) async fn refused(&self, limit: &Limit, action: Action) {
         let before = self.peek(limit).await;
-        let error = self.try_decide(&[self.charge(limit, WHO).action(action)]).await.expect_err("a refusal");
-        assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
-        assert!(!error.is_retryable() && error.to_string().contains(limit.name()), "{error}");
+        let charge = self.charge(limit, WHO).action(action);
+        let both = [
+            self.try_decide(&[charge]).await.expect_err("a refusal"),
+            self.store.decide_one(&charge, &self.now).await.expect_err("a refusal by the shortcut too"),
+        ];
+        for error in both {
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{error}");
+            assert!(!error.is_retryable() && error.to_string().contains(limit.name()), "{error}");
+        }
         assert_eq!(self.peek(limit).await, before, "a refusal changes nothing");
     }
 

@@ -53,7 +53,7 @@ pub fn trials<T: Subject>(subject: T) -> Vec<Trial> {
         .map(|Planned { name, kind, body, needs }| {
             if !(needs.met)(&capability, kind) {
                 eprintln!("not run on this store: {name}: {}", needs.otherwise);
-                return Trial::test(name, || Ok(())).with_ignored_flag(true);
+                return Trial::test(name, || Err(needs.otherwise.into())).with_ignored_flag(true);
             }
             let (subject, runtime, namespace) = (Arc::clone(&subject), Arc::clone(&runtime), unique(&name));
             Trial::test(name, move || {

@@ -38,6 +38,18 @@ impl<C: Clock + ?Sized> Clock for Arc<C> {
     }
 }
 
+impl<C: Timer> Timer for Arc<C> {
+    fn sleep(&self, span: Duration) -> impl Future<Output = ()> + Send {
+        (**self).sleep(span)
+    }
+}
+
+impl<C: BlockingTimer> BlockingTimer for Arc<C> {
+    fn pause(&self, span: Duration) {
+        (**self).pause(span);
+    }
+}
+
 #[cfg(feature = "std")]
 pub use manual::ManualClock;
 #[cfg(feature = "std")]
@@ -151,14 +163,18 @@ mod manual {
 
         /// Moves the time on.
         pub fn advance(&self, span: Duration) {
-            let now = self.now() + span;
-            self.set(now);
+            self.change(|now| now + span);
         }
 
         /// Sets the time, backwards too.
         pub fn set(&self, now: Time) {
+            self.change(|_| now);
+        }
+
+        fn change(&self, to: impl FnOnce(Time) -> Time) {
             let due: Vec<_> = {
                 let mut shared = self.lock();
+                let now = to(shared.now);
                 shared.now = now;
                 shared.sleepers.extract_if(.., |sleeper| sleeper.until <= now).collect()
             };

@@ -27,6 +27,8 @@ pub enum Outcome {
     Denied,
     /// Never: the cost is more than the limit can ever hold.
     NeverFits,
+    /// The lease that was to be renewed has ended, and its place may be another's: acquire again.
+    LeaseLost,
 }
 
 /// Whether one charge may pass, and what its caller can do about it.
@@ -127,7 +129,7 @@ impl Decision {
     pub fn retry_after(&self) -> Option<Duration> {
         match self.outcome {
             Outcome::Denied => Some(Duration::from_nanos(self.wait)),
-            Outcome::Allowed | Outcome::NeverFits => None,
+            Outcome::Allowed | Outcome::NeverFits | Outcome::LeaseLost => None,
         }
     }
 
@@ -173,7 +175,7 @@ impl Decision {
         match self.outcome {
             Outcome::Allowed => (0, self.wait, core::cmp::Reverse(whole)),
             Outcome::Denied => (1, self.wait, core::cmp::Reverse(whole)),
-            Outcome::NeverFits => (2, 0, core::cmp::Reverse(whole)),
+            Outcome::NeverFits | Outcome::LeaseLost => (2, 0, core::cmp::Reverse(whole)),
         }
     }
 }

@@ -114,7 +114,7 @@ impl State {
         if takes && ask.cost == 0 {
             return self.look(limit, now, ask);
         }
-        if self.fresh_at <= now {
+        if self.has_ended(now) {
             *self = Self::default();
         }
         if takes && self.blocked_until > now {
@@ -122,7 +122,9 @@ impl State {
             let alone = limit.algorithm().decide(&mut self.body.clone(), now, ask).raw();
             let seen = self.look(limit, now, ask).raw();
             return match alone.outcome {
-                Outcome::NeverFits => RawDecision { outcome: Outcome::NeverFits, wait: 0, ..seen },
+                outcome @ (Outcome::NeverFits | Outcome::LeaseLost) => {
+                    RawDecision { outcome, wait: 0, ..seen }
+                }
                 Outcome::Denied => RawDecision { wait: seen.wait.max(alone.wait), ..seen },
                 Outcome::Allowed => RawDecision { wait: self.blocked_until.nanos() - now.nanos(), ..seen },
             }
@@ -145,10 +147,16 @@ impl State {
 
     /// Answers without changing anything, not even to the numbers of another limit.
     fn look(&self, limit: &Limit, now: Time, ask: &Ask) -> Decision {
-        let mut body = if self.fresh_at <= now { Body::Fresh } else { self.body.clone() };
+        let mut body = if self.has_ended(now) { Body::Fresh } else { self.body.clone() };
         let look = Ask { cost: 0, ..*ask };
         let seen = limit.algorithm().decide(&mut body, now, &look);
         if self.blocked_until > now { self.blocked(&seen, now) } else { seen }
+    }
+
+    /// Whether to forget what is there. The instant of a flow says by itself that it is past, under any numbers; to
+    /// forget it would only make a difference to a clock that is set back, and there the wrong one.
+    fn has_ended(&self, now: Time) -> bool {
+        self.fresh_at <= now && !matches!(self.body, Body::Flow(_))
     }
 
     fn note_end(&mut self, limit: &Limit) {

@@ -132,14 +132,16 @@ async fn decide_run<S: Store + ?Sized>(
     run: &Run<'_>,
     now: Time,
 ) -> Result<RunVerdict, StoreError> {
-    let mut verdicts = Vec::with_capacity(run.count as usize);
+    let mut verdicts = Vec::new();
     for index in 0..run.count {
         let request = match run.request.id() {
             // The id names the run; each of its requests is a call of its own.
             Some(id) => run.request.with_id(id.part(index)),
             None => run.request,
         };
-        verdicts.push(store.decide(request, now).await?);
+        let verdict = store.decide(request, now).await;
+        // Those before it have taken effect.
+        verdicts.push(verdict.map_err(|error| if index > 0 { error.with_unknown_effect() } else { error })?);
     }
     Ok(RunVerdict::from_verdicts(verdicts))
 }

@@ -8,20 +8,20 @@ use tollgate_core::{Charge, Flow};
 
 /// 128 bits of a limit and a key, hashed with a secret. Keys themselves are not stored.
 ///
-/// An attacker chooses keys, but neither knows the secret nor sees a hash. Two keys meet by chance only: they
-/// must agree in the 56 bits that a slot stores and land in the same few cache lines. With a million
-/// live keys the chance that any two of them do is below one in a hundred million.
+/// An attacker chooses keys, but neither knows the secrets nor sees a hash. Two keys meet by chance only: they must
+/// agree in the 48 bits that a slot stores and lie within the same few cache lines. That happens to a new key with a
+/// probability below one in ten trillion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     /// Where to look.
     pub(crate) place: u64,
-    /// What to compare. The lowest byte is not the hash's: it is a digest of the limit's numbers, never zero, so
-    /// that comparing tags also tells whether the numbers are those that the state was written under.
+    /// What to compare. The lowest 16 bits are not the hash's: they are a digest of the limit's numbers, never zero,
+    /// so that comparing tags also tells whether the numbers are those that the state was written under.
     pub(crate) tag: u64,
 }
 
-/// The byte of a tag that says under which numbers the state was written.
-pub(crate) const NUMBERS: u64 = 0xff;
+/// The bits of a tag that say under which numbers the state was written.
+pub(crate) const NUMBERS: u64 = 0xffff;
 
 impl Fingerprint {
     /// All that says whose it is, as a key of a map.
@@ -58,9 +58,8 @@ impl Secret {
     }
 
     #[inline]
-    fn hash(&self, limit: u64, namespace: &[u8], entity: &[u8]) -> u64 {
-        // The limit's digest goes into the key, which costs no time.
-        let mut hasher = FoldHasher::with_seed(self.start ^ limit, &self.shared);
+    fn hash(&self, namespace: &[u8], entity: &[u8]) -> u64 {
+        let mut hasher = FoldHasher::with_seed(self.start, &self.shared);
         if !namespace.is_empty() {
             // The length, so that no two pairs of parts read alike.
             hasher.write_usize(namespace.len());
@@ -81,7 +80,9 @@ impl Fingerprints {
     pub(crate) fn of(&self, charge: &Charge<'_>) -> Fingerprint {
         let numbers = charge.limit().as_flow().map_or(1, Flow::digest);
         let (limit, key) = (charge.limit().id(), charge.key());
-        let hash = |secret: &Secret| secret.hash(limit, key.namespace(), key.entity());
+        // The limit is mixed in after the key has been hashed. Before, it would only be added to the key's bytes, and
+        // whoever knows both limits' names could choose a key that undoes it.
+        let hash = |secret: &Secret| secret.hash(key.namespace(), key.entity()) ^ limit;
         Fingerprint { place: hash(&self.place), tag: hash(&self.tag) & !NUMBERS | u64::from(numbers) }
     }
 }

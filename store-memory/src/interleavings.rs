@@ -112,20 +112,35 @@ fn a_refund_does_not_bring_an_old_word_back() {
     });
 }
 
+fn pair(store: &MemoryStore, limit: &Limit, first: &str, second: &str) -> u32 {
+    let charges = [limit.charge(first), limit.charge(second)];
+    u32::from(store.decide_now(Request::new(&charges), NOW).expect("supported").is_allowed())
+}
+
 #[test]
-fn several_charges_are_one_step() {
+fn several_charges_on_new_keys_are_one_step() {
     explore(|| {
         let store = crowded();
-        let both = |store: &MemoryStore, first: &str, second: &str| {
-            let limit = slow(1);
-            let charges = [limit.charge(first), limit.charge(second)];
-            let verdict = store.decide_now(Request::new(&charges), NOW).expect("supported");
-            u32::from(verdict.is_allowed())
-        };
         let other = Arc::clone(&store);
-        let thread = thread::spawn(move || both(&other, "a", "b"));
-        let mine = both(&store, "b", "a");
+        let thread = thread::spawn(move || pair(&other, &slow(1), "a", "b"));
+        let mine = pair(&store, &slow(1), "b", "a");
         assert_eq!(mine + thread.join().expect("no panic"), 1, "one of both, and nobody waits for ever");
+    });
+}
+
+/// Both keys have slots, so the requests meet at the marks in their words, and single charges beside them.
+#[test]
+fn several_charges_on_slots_are_one_step() {
+    explore(|| {
+        let (store, limit) = (crowded(), slow(3));
+        assert_eq!(pair(&store, &limit, "a", "b"), 1, "both have slots now, and two tokens left");
+        let other = Arc::clone(&store);
+        let thread = thread::spawn(move || pair(&other, &slow(3), "a", "b"));
+        let single = u32::from(passes(&store, &limit, "b", NOW));
+        let pairs = thread.join().expect("no panic");
+        assert_eq!((pairs, single), (1, 1), "there was room for both");
+        assert!(passes(&store, &limit, "a", NOW) && !passes(&store, &limit, "a", NOW), "one of a was left");
+        assert!(!passes(&store, &limit, "b", NOW), "none of b");
     });
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tollgate_core::{OperationId, Time, Verdict};
 
-/// How many answers one part remembers at most; the oldest go first.
-const MOST: usize = 4096;
+/// How many answers one part remembers at most; beyond that, named calls are refused.
+const MOST: usize = 16_384;
 /// For how long.
 pub(crate) const MEMORY: Duration = Duration::from_secs(60);
 
@@ -23,12 +23,18 @@ impl Operations {
         self.answers.get(&id).cloned()
     }
 
-    pub(crate) fn remember(&mut self, id: OperationId, verdict: Verdict, now: Time) {
-        while self.order.front().is_some_and(|(until, _)| *until <= now) || self.order.len() >= MOST {
-            if let Some((_, old)) = self.order.pop_front() {
-                self.answers.remove(&old);
-            }
+    /// Whether there is room for another answer: none is forgotten before its time.
+    pub(crate) fn has_room(&mut self, now: Time) -> bool {
+        while let Some((until, old)) = self.order.front()
+            && *until <= now
+        {
+            self.answers.remove(old);
+            self.order.pop_front();
         }
+        self.order.len() < MOST
+    }
+
+    pub(crate) fn remember(&mut self, id: OperationId, verdict: Verdict, now: Time) {
         self.order.push_back((now + MEMORY, id));
         self.answers.insert(id, verdict);
     }

@@ -62,6 +62,10 @@ impl Shard {
         self.entries.get_mut(&print)
     }
 
+    pub(crate) fn remove(&mut self, print: u128) {
+        self.entries.swap_remove(&print);
+    }
+
     /// Stores a state, or drops it if it is past. Says whether another one that was in use had to go.
     pub(crate) fn put(&mut self, print: u128, state: State, now: Time) -> bool {
         if state.is_fresh(now) {

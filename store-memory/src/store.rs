@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicU64 as Counter, Ordering};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Capability, Charge, Clock, Decision, Export, Flow, FullAt, ImmediateStore, Key, Limit, OperationMemory,
-    Request, Run, RunVerdict, Snapshot, State, Store, StoreError, Time, Verdict, decide_one_by_one, settle,
-    slots,
+    Capability, Charge, Clock, Decision, ErrorKind, Export, Flow, FullAt, ImmediateStore, Key, Limit,
+    OperationMemory, Request, Run, RunVerdict, Snapshot, State, Store, StoreError, Time, Verdict,
+    decide_one_by_one, settle, slots,
 };
 
 use crate::config::Config;
@@ -144,7 +144,8 @@ impl MemoryStore {
                         }
                         return decision;
                     }
-                    let spilled = shard.get(print.whole()).and_then(State::as_flow);
+                    let stored = shard.get(print.whole()).filter(|state| !state.is_fresh(now));
+                    let spilled = stored.and_then(State::as_flow);
                     // What this key may have had in a slot that was taken over ended before the horizon.
                     let now = if spilled.is_none() { now.max(self.table.horizon()) } else { now };
                     let (decision, next) = flow.apply(spilled.unwrap_or_default(), now, charge);
@@ -160,6 +161,7 @@ impl MemoryStore {
     /// Stores the state of a key that has no slot: in the table, or else in its shard.
     fn store_flow(&self, shard: &mut Shard, print: Fingerprint, state: FullAt, spilled: bool, now: Time) {
         if !spilled && (state.at <= now || self.table.insert(print, state, now)) {
+            shard.remove(print.whole());
             return;
         }
         if !spilled {
@@ -303,6 +305,11 @@ impl ImmediateStore for MemoryStore {
         let mut operations = lock(&self.operations[(id.get() % OPERATION_PARTS as u128) as usize]);
         if let Some(answer) = operations.answer(id) {
             return Ok(answer);
+        }
+        if !operations.has_room(now) {
+            let why =
+                "too many named calls within a minute to remember them all; name fewer, or try again later";
+            return Err(StoreError::new(ErrorKind::Full, why));
         }
         let verdict = self.decide_once(request, now);
         operations.remember(id, verdict.clone(), now);

@@ -12,9 +12,10 @@
 //!   the new word afterwards sees the new tag; whoever read the old word fails to exchange it.
 //! - That failure needs the word to differ. A takeover happens strictly after the old instant, every new
 //!   state lies ahead of the takeover's own time, and states only move ahead, except for refunds and the like.
-//!   Those never write an instant before `horizon`, the latest time at which any slot was taken over. So the
-//!   words of a slot's next owner are all larger than those of the last.
-//! - **A limit that changes** finds its key's slot under another tag, because a tag's lowest byte is a digest of the
+//!   Those never write an instant before `horizon`, the latest time at which any slot was taken over. So a slot's next
+//!   owner writes larger words than the last one left. (A word that the last owner had before a refund could come
+//!   back, to the nanosecond, if its reader slept through the refund, the takeover, and all of that time.)
+//! - **A limit that changes** finds its key's slot under another tag, because a tag's lowest bits are a digest of the
 //!   limit's numbers. It locks the slot, makes of the state what the new numbers make of it, and changes the tag.
 //! - **Nobody inserts one key twice**, because inserting needs the lock of the key's shard, which the caller
 //!   holds, and looks for the key once more under it.
@@ -66,7 +67,7 @@ fn pack(state: FullAt) -> u64 {
 
 #[inline]
 fn unpack(tag: u64, word: u64) -> FullAt {
-    FullAt { at: at(word), overdrawn: word & OVERDRAWN != 0, numbers: (tag & NUMBERS) as u8 }
+    FullAt { at: at(word), overdrawn: word & OVERDRAWN != 0, numbers: (tag & NUMBERS) as u16 }
 }
 
 #[inline]

@@ -121,7 +121,7 @@ impl Rules for Concurrency {
             }
             Action::Renew => match state.remove(ask.lease) {
                 // A lease that has ended may be another's place by now: its holder must acquire again.
-                None => self.answer(state, now, Outcome::NeverFits, 0, 0),
+                None => self.answer(state, now, Outcome::LeaseLost, 0, 0),
                 Some(held) => {
                     let granted = u32::try_from(held.places).unwrap_or(u32::MAX);
                     state.insert(Held { expires: now.nanos().saturating_add(self.lease), ..held });

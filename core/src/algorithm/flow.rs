@@ -26,7 +26,7 @@ pub struct FullAt {
     /// A short digest of the numbers that it was written under ([`Flow::digest`]). Under other numbers an
     /// instant that lies further ahead than the capacity reaches is clamped, unless it is overdrawn: whoever
     /// was out of tokens stays so, but no longer than the new limit takes to fill.
-    pub numbers: u8,
+    pub numbers: u16,
 }
 
 /// Who passes.
@@ -48,7 +48,7 @@ pub struct Flow {
     room: u64,
     capacity: u32,
     admission: Admission,
-    digest: u8,
+    digest: u16,
     /// A bucket whose unit is a nanosecond.
     plain: bool,
 }
@@ -116,7 +116,7 @@ impl Flow {
             (digest.rotate_left(23) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
         });
         // Zero is for states that nobody has written yet.
-        let digest = (digest >> 56) as u8;
+        let digest = (digest >> 48) as u16;
         let plain = admission == Admission::Fits && pace.is_whole();
         let room = pace.tokens(u64::from(capacity));
         Self { pace, room, capacity, admission, digest: digest.max(1), plain }
@@ -124,7 +124,7 @@ impl Flow {
 
     /// A short digest of the numbers, never zero: what [`FullAt::numbers`] is under them.
     #[inline]
-    pub fn digest(&self) -> u8 {
+    pub fn digest(&self) -> u16 {
         self.digest
     }
 
@@ -336,7 +336,7 @@ impl Flow {
             [at, overdrawn @ (0 | 1), numbers] => Some(FullAt {
                 at: Time::from_nanos(at),
                 overdrawn: overdrawn == 1,
-                numbers: u8::try_from(numbers).ok()?,
+                numbers: u16::try_from(numbers).ok()?,
             }),
             _ => None,
         }

@@ -173,7 +173,8 @@ impl LimitBuilder {
     }
 
     /// Checks the numbers and names the limit. State belongs to the name: a limit that is built again
-    /// with other numbers and the same name and algorithm goes on where the old one was.
+    /// with other numbers and the same name goes on where the old one was. Another algorithm, or a block time that
+    /// was not there before, starts anew.
     pub fn build(self, name: &str) -> Result<Limit, LimitError> {
         let checked = Checked { builder: &self, name };
         let algorithm = checked.algorithm()?;

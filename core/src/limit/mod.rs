@@ -85,8 +85,8 @@ impl Limit {
     }
 
     fn assemble(name: &str, algorithm: Algorithm, block: u64, spec: LimitBuilder) -> Self {
-        // Another algorithm keeps another state, so the kind is a part of the identity.
-        let id = fnv1a(&[name.as_bytes(), &[algorithm.kind() as u8]]);
+        // Another algorithm keeps another state, and so does one that blocks: they are parts of the identity.
+        let id = fnv1a(&[name.as_bytes(), &[algorithm.kind() as u8, u8::from(block > 0)]]);
         Self { algorithm, block, id, name: name.into(), spec }
     }
 
@@ -95,7 +95,7 @@ impl Limit {
         &self.name
     }
 
-    /// A digest of the name and the algorithm: limits with the same id share state.
+    /// A digest of the name, the algorithm and whether it has a block time: limits with the same id share state.
     #[inline]
     pub fn id(&self) -> u64 {
         self.id

@@ -67,6 +67,8 @@ fn the_same_name_and_algorithm_is_the_same_state() {
     assert_eq!(build(Limit::per_second(5), "api"), build(Limit::per_hour(9).burst(3), "api"));
     assert_ne!(build(Limit::per_second(5), "api"), build(Limit::per_second(5), "web"));
     assert_ne!(build(Limit::per_second(5), "api"), build(Limit::per_second(5).fixed_window(), "api"));
+    let blocking = Limit::per_second(5).block_for(Duration::from_secs(1));
+    assert_ne!(build(Limit::per_second(5), "api"), build(blocking, "api"));
 }
 
 #[test]

@@ -26,7 +26,7 @@ use crate::decision::{Decision, Verdict};
 use crate::error::StoreError;
 use crate::event::{Event, Observer};
 use crate::key::Key;
-use crate::limit::Limit;
+use crate::limit::{Limit, MAX_COUNT};
 use crate::store::Store;
 
 /// Decides whether something may pass, on a store and by a clock.
@@ -103,9 +103,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             } else {
                 self.store.decide_one(&charge, &self.clock).await?
             };
-            if let Some(observer) = &self.observer {
-                observer.observe(Event::Decided { limit: charge.limit.name(), decision: &decision });
-            }
+            self.report_one(&charge, &decision);
             Ok(decision)
         }
     }
@@ -136,7 +134,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         key: impl Into<Key<'k>>,
         most: u32,
     ) -> Result<Decision, StoreError> {
-        self.charge(limit.charge(key).cost(most).action(Action::TakeUpTo)).await
+        self.charge(limit.charge(key).cost(most.min(MAX_COUNT)).action(Action::TakeUpTo)).await
     }
 
     /// Takes `cost` whatever there is. The balance may go below zero; time repays it.
@@ -181,10 +179,15 @@ impl<S: Store, C: Clock> Limiter<S, C> {
 
     #[inline]
     fn report(&self, charges: &[Charge<'_>], verdict: &Verdict) {
+        for (charge, decision) in charges.iter().zip(verdict.decisions()) {
+            self.report_one(charge, decision);
+        }
+    }
+
+    #[inline]
+    fn report_one(&self, charge: &Charge<'_>, decision: &Decision) {
         if let Some(observer) = &self.observer {
-            for (charge, decision) in charges.iter().zip(verdict.decisions()) {
-                observer.observe(Event::Decided { limit: charge.limit.name(), decision });
-            }
+            observer.observe(Event::Decided { limit: charge.limit.name(), decision });
         }
     }
 }

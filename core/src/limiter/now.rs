@@ -5,9 +5,8 @@ use crate::charge::{Action, Charge};
 use crate::clock::Clock;
 use crate::decision::{Decision, Verdict};
 use crate::error::StoreError;
-use crate::event::Event;
 use crate::key::Key;
-use crate::limit::Limit;
+use crate::limit::{Limit, MAX_COUNT};
 use crate::store::ImmediateStore;
 
 impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
@@ -39,7 +38,7 @@ impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
 
     /// Takes as many as there are, at most `most`, in one step.
     pub fn take_up_to_now<'k>(&self, limit: &'k Limit, key: impl Into<Key<'k>>, most: u32) -> Decision {
-        self.decide_now(&limit.charge(key).cost(most).action(Action::TakeUpTo))
+        self.decide_now(&limit.charge(key).cost(most.min(MAX_COUNT)).action(Action::TakeUpTo))
     }
 
     /// Takes `cost` whatever there is.
@@ -70,9 +69,7 @@ impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
     #[inline]
     pub(super) fn decide_now(&self, charge: &Charge<'_>) -> Decision {
         let decision = self.store.charge_now(charge, &self.clock);
-        if let Some(observer) = &self.observer {
-            observer.observe(Event::Decided { limit: charge.limit.name(), decision: &decision });
-        }
+        self.report_one(charge, &decision);
         decision
     }
 }

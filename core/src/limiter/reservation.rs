@@ -100,6 +100,7 @@ impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
         let decided_at = self.clock.now();
         charge.supported()?;
         let decision = self.store.charge_now(&charge, &decided_at);
+        self.report_one(&charge, &decision);
         Ok(Reservation { charge, decision, decided_at })
     }
 

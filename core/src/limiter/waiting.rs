@@ -8,7 +8,8 @@ use core::time::Duration;
 use std::hash::RandomState;
 
 use super::{Limiter, Reservation};
-use crate::charge::Charge;
+use crate::algorithm::AlgorithmKind;
+use crate::charge::{Action, Charge};
 use crate::clock::{BlockingTimer, Clock, Timer};
 use crate::decision::Decision;
 use crate::error::StoreError;
@@ -37,6 +38,12 @@ impl Patience {
         self
     }
 
+    /// How long to wait for something that is due in `wait`: a random part of the jitter longer, as far as the
+    /// patience goes.
+    fn stretched(&self, wait: Duration, left: Duration) -> Duration {
+        wait.saturating_add(self.delay().min(left.saturating_sub(wait)))
+    }
+
     fn delay(&self) -> Duration {
         match u64::try_from(self.jitter.as_nanos()) {
             Ok(0) => Duration::ZERO,
@@ -59,6 +66,8 @@ impl<S: Store, C: Timer> Limiter<S, C> {
     /// Where the algorithm reserves, the place is debited at once and the order is the store's. Elsewhere
     /// waiting means asking again at `retry_after`, and the order is that of this limiter. Dropping the
     /// future gives back what no later caller queued behind, as far as the store can do that without waiting.
+    ///
+    /// An error on concurrency limits: a place taken this way could not be released.
     pub async fn until_ready<'k>(
         &self,
         limit: &'k Limit,
@@ -75,6 +84,7 @@ impl<S: Store, C: Timer> Limiter<S, C> {
         patience: impl Into<Patience>,
     ) -> Result<Decision, StoreError> {
         let patience = patience.into();
+        waitable(&charge)?;
         if charge.limit().kind().reserves() {
             self.reserved(charge, patience).await
         } else {
@@ -87,7 +97,7 @@ impl<S: Store, C: Timer> Limiter<S, C> {
         let wait = reservation.start_after();
         if reservation.is_allowed() && !wait.is_zero() {
             let undo = Undo { limiter: self, reservation: Some(reservation) };
-            self.clock.sleep(wait + patience.delay()).await;
+            self.clock.sleep(patience.stretched(wait, patience.max_wait)).await;
             undo.started();
         }
         Ok(*reservation.decision())
@@ -113,7 +123,7 @@ impl<S: Store, C: Timer> Limiter<S, C> {
             let left = deadline.since(self.clock.now());
             match decision.retry_after() {
                 Some(wait) if wait <= left => {
-                    self.clock.sleep(wait + patience.delay().min(left.saturating_sub(wait))).await;
+                    self.clock.sleep(patience.stretched(wait, left)).await;
                 }
                 _ => return Ok(decision),
             }
@@ -121,16 +131,39 @@ impl<S: Store, C: Timer> Limiter<S, C> {
     }
 }
 
+/// Whether waiting makes sense for a charge.
+fn waitable(charge: &Charge<'_>) -> Result<(), StoreError> {
+    let refuse = |why| Err(StoreError::unsupported(charge.limit().name(), why));
+    match (charge.limit().kind(), charge.get_action()) {
+        (AlgorithmKind::Concurrency, _) => refuse(
+            "a place taken by waiting could not be released: acquire a lease, and ask again while there is none",
+        ),
+        (_, Action::Take { .. }) => Ok(()),
+        _ => refuse("only a take can wait"),
+    }
+}
+
 impl<S: ImmediateStore, C: BlockingTimer> Limiter<S, C> {
     /// Blocks the thread until one may pass. Denied at once if that would take longer than the caller's
-    /// patience.
+    /// patience. Where the algorithm reserves, first come first served; elsewhere those who block ask again at
+    /// `retry_after`, in no order.
     pub fn until_ready_blocking<'k>(
         &self,
         limit: &'k Limit,
         key: impl Into<Key<'k>>,
         patience: impl Into<Patience>,
-    ) -> Decision {
-        let (patience, mut charge) = (patience.into(), limit.charge(key));
+    ) -> Result<Decision, StoreError> {
+        self.charge_until_ready_blocking(limit.charge(key), patience)
+    }
+
+    /// The same for a charge with a cost.
+    pub fn charge_until_ready_blocking(
+        &self,
+        mut charge: Charge<'_>,
+        patience: impl Into<Patience>,
+    ) -> Result<Decision, StoreError> {
+        waitable(&charge)?;
+        let (limit, patience) = (charge.limit(), patience.into());
         let deadline = self.clock.now() + patience.max_wait;
         if limit.kind().reserves() {
             charge = charge.waiting_up_to(patience.max_wait);
@@ -139,16 +172,16 @@ impl<S: ImmediateStore, C: BlockingTimer> Limiter<S, C> {
             let decision = self.decide_now(&charge);
             if decision.is_allowed() {
                 if !decision.start_after().is_zero() {
-                    self.clock.pause(decision.start_after() + patience.delay());
+                    self.clock.pause(patience.stretched(decision.start_after(), patience.max_wait));
                 }
-                return decision;
+                return Ok(decision);
             }
             let left = deadline.since(self.clock.now());
             match decision.retry_after() {
                 Some(wait) if wait <= left && !limit.kind().reserves() => {
-                    self.clock.pause(wait + patience.delay().min(left.saturating_sub(wait)));
+                    self.clock.pause(patience.stretched(wait, left));
                 }
-                _ => return decision,
+                _ => return Ok(decision),
             }
         }
     }

@@ -1,0 +1,15 @@
+//! With the feature `serde`, what travels between stores can be serialized.
+
+#![cfg(feature = "serde")]
+
+use tollgate_core::{AlgorithmKind, FullAt, Snapshot, Time};
+
+fn travels<T: serde::Serialize + serde::de::DeserializeOwned>() {}
+
+#[test]
+fn snapshots_and_times_travel() {
+    travels::<Snapshot>();
+    travels::<FullAt>();
+    travels::<Time>();
+    travels::<AlgorithmKind>();
+}

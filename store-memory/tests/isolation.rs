@@ -1,0 +1,52 @@
+//! Whoever knows the limits' names and chooses keys still cannot reach another's state.
+
+use tollgate_core::{ImmediateStore, Limit, OperationId, Request, Time};
+use tollgate_store_memory::MemoryStore;
+
+const NOW: Time = Time::from_secs(1_790_000_000);
+
+/// Limits' ids are known, so keys that differ by them, at any place and in any rotation, must be nobody special.
+#[test]
+fn a_key_that_undoes_the_limits_id_reaches_nobody() {
+    let (login, api) =
+        (Limit::per_hour(1).build("login").expect("valid"), Limit::per_hour(1).build("api").expect("valid"));
+    let store = MemoryStore::config().keys(100_000).build();
+    let victim = *b"victim@mail.com!and a longer tail";
+    let difference = login.id() ^ api.id();
+    for length in [8, 9, 12, 15, 16, 17, 24, 33] {
+        for offset in 0..=length - 8 {
+            for rotation in 0..64 {
+                let mut crafted = victim[..length].to_vec();
+                let mask = difference.rotate_right(rotation).to_ne_bytes();
+                for (byte, mask) in crafted[offset..offset + 8].iter_mut().zip(mask) {
+                    *byte ^= mask;
+                }
+                let _ = store.charge_now(&api.charge(&crafted), &NOW);
+            }
+        }
+    }
+    for length in [8, 9, 12, 15, 16, 17, 24, 33] {
+        assert!(store.charge_now(&login.charge(&victim[..length]), &NOW).is_allowed(), "length {length}");
+    }
+}
+
+/// No named call is forgotten before its time: rather, new ones are refused.
+#[test]
+fn named_calls_are_remembered_or_refused() {
+    let (store, limit) = (MemoryStore::new(), Limit::per_hour(1_000_000).build("api").expect("valid"));
+    let charges = [limit.charge("key")];
+    let first = OperationId::new(0);
+    let call = |id, now| store.decide_now(Request::new(&charges).with_id(id), now);
+    assert!(call(first, NOW).is_ok());
+    let refused = (1..400_000).find_map(|id| call(OperationId::new(id), NOW).err()).expect("a bound");
+    assert!(refused.is_retryable() && refused.to_string().contains("named calls"), "{refused}");
+    let left = store.charge_now(&limit.charge("key").cost(0), &NOW).remaining();
+    assert!(call(first, NOW).is_ok(), "still answered");
+    assert_eq!(
+        store.charge_now(&limit.charge("key").cost(0), &NOW).remaining(),
+        left,
+        "and not executed again"
+    );
+    let later = NOW + std::time::Duration::from_secs(61);
+    assert!(call(OperationId::new(1 << 40), later).is_ok(), "there is room again");
+}
