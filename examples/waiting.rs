@@ -24,9 +24,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     }
     for task in tasks {
         let (task, decision, at) = task.await??;
-        match decision.retry_after() {
-            None => println!("call {task:>2} started after {at:.0?}"),
-            Some(wait) => println!("call {task:>2} found the queue full: try again in {wait:.0?}"),
+        if decision.is_allowed() {
+            println!("call {task:>2} started after {at:.0?}");
+        } else {
+            println!(
+                "call {task:>2} found the queue full: try again in {:.0?}",
+                decision.retry_after().unwrap_or_default()
+            );
         }
     }
     Ok(())

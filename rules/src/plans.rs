@@ -33,9 +33,15 @@ use tollgate_core::{Limit, LimitBuilder, LimitError};
 /// ```
 #[derive(Debug)]
 pub struct Plans {
-    limits: HashMap<String, Arc<Limit>>,
-    default: Option<Arc<Limit>>,
-    users: RwLock<HashMap<String, Arc<Limit>>>,
+    by_name: HashMap<String, Plan>,
+    default: Option<Plan>,
+    users: RwLock<HashMap<String, Plan>>,
+}
+
+#[derive(Clone, Debug)]
+struct Plan {
+    name: Arc<str>,
+    limit: Arc<Limit>,
 }
 
 /// Collects plans; [`build`](Self::build) checks them.
@@ -64,6 +70,9 @@ pub enum PlanError {
     },
     /// Two plans have this name.
     DuplicatePlan(String),
+    /// The plans are not one limit with different numbers: these two differ in their algorithm, or one of them has a
+    /// block time. Changing from one to the other would give everything back.
+    MixedPlans(String, String),
     /// A plan's numbers make no limit.
     Limit {
         /// The plan.
@@ -86,12 +95,24 @@ impl fmt::Display for PlanError {
             Self::DuplicatePlan(plan) => {
                 write!(f, "there are two plans `{plan}`; give one of them another name")
             }
+            Self::MixedPlans(one, other) => write!(
+                f,
+                "plans `{one}` and `{other}` count in different ways; use the same algorithm for both, and a block \
+                 time for both or neither"
+            ),
             Self::Limit { plan, error } => write!(f, "plan `{plan}`: {error}"),
         }
     }
 }
 
-impl std::error::Error for PlanError {}
+impl std::error::Error for PlanError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Limit { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
 
 impl PlansBuilder {
     /// Adds a plan.
@@ -108,15 +129,19 @@ impl PlansBuilder {
 
     /// Checks the plans.
     pub fn build(self) -> Result<Plans, PlanError> {
-        let mut limits = HashMap::new();
+        let mut plans: HashMap<String, Plan> = HashMap::new();
         for (plan, limit) in self.plans {
             let limit =
                 limit.build(&self.limit).map_err(|error| PlanError::Limit { plan: plan.clone(), error })?;
-            if limits.insert(plan.clone(), Arc::new(limit)).is_some() {
+            if let Some(other) = plans.values().find(|other| other.limit.id() != limit.id()) {
+                return Err(PlanError::MixedPlans(other.name.to_string(), plan));
+            }
+            let (name, limit) = (Arc::from(plan.as_str()), Arc::new(limit));
+            if plans.insert(plan.clone(), Plan { name, limit }).is_some() {
                 return Err(PlanError::DuplicatePlan(plan));
             }
         }
-        let mut built = Plans { limits, default: None, users: RwLock::default() };
+        let mut built = Plans { by_name: plans, default: None, users: RwLock::default() };
         if let Some(name) = self.default {
             built.default = Some(built.plan(&name)?);
         }
@@ -132,20 +157,20 @@ impl Plans {
 
     /// Gives a new user a plan.
     pub fn register(&self, user: &str, plan: &str) -> Result<(), PlanError> {
-        let limit = self.plan(plan)?;
+        let plan = self.plan(plan)?;
         let mut users = self.users.write().unwrap_or_else(PoisonError::into_inner);
         if users.contains_key(user) {
             return Err(PlanError::AlreadyRegistered);
         }
-        users.insert(user.to_owned(), limit);
+        users.insert(user.to_owned(), plan);
         Ok(())
     }
 
     /// Gives a registered user another plan.
     pub fn change(&self, user: &str, plan: &str) -> Result<(), PlanError> {
-        let limit = self.plan(plan)?;
+        let plan = self.plan(plan)?;
         let mut users = self.users.write().unwrap_or_else(PoisonError::into_inner);
-        *users.get_mut(user).ok_or(PlanError::UnknownUser)? = limit;
+        *users.get_mut(user).ok_or(PlanError::UnknownUser)? = plan;
         Ok(())
     }
 
@@ -157,13 +182,22 @@ impl Plans {
 
     /// The limit of a user: their plan's, or the default plan's.
     pub fn limit_of(&self, user: &str) -> Result<Arc<Limit>, PlanError> {
+        self.of(user).map(|plan| plan.limit)
+    }
+
+    /// The name of a user's plan, or of the default plan.
+    pub fn plan_of(&self, user: &str) -> Result<Arc<str>, PlanError> {
+        self.of(user).map(|plan| plan.name)
+    }
+
+    fn of(&self, user: &str) -> Result<Plan, PlanError> {
         let users = self.users.read().unwrap_or_else(PoisonError::into_inner);
         users.get(user).or(self.default.as_ref()).cloned().ok_or(PlanError::UnknownUser)
     }
 
-    fn plan(&self, name: &str) -> Result<Arc<Limit>, PlanError> {
-        self.limits.get(name).cloned().ok_or_else(|| {
-            let mut known: Vec<_> = self.limits.keys().cloned().collect();
+    fn plan(&self, name: &str) -> Result<Plan, PlanError> {
+        self.by_name.get(name).cloned().ok_or_else(|| {
+            let mut known: Vec<_> = self.by_name.keys().cloned().collect();
             known.sort_unstable();
             PlanError::UnknownPlan { plan: name.to_owned(), known }
         })
@@ -222,6 +256,7 @@ mod tests {
         assert_eq!(plans.remove("bob"), Err(PlanError::UnknownUser));
         let unknown = plans.register("bob", "gold").expect_err("no such plan");
         assert_eq!(unknown.to_string(), "there is no plan `gold`; there are: free, pro, standard");
+        assert_eq!(&*plans.plan_of("alice").expect("registered"), "free");
         plans.remove("alice").expect("registered");
         assert_eq!(plans.limit_of("alice"), Err(PlanError::UnknownUser));
         plans.register("alice", "pro").expect("new again");
@@ -238,6 +273,9 @@ mod tests {
     fn bad_plans_are_refused() {
         let zero = story().plan("none", Limit::per_second(0)).build().expect_err("a zero limit");
         assert_eq!(zero.to_string(), "plan `none`: limit `api`: count is 0; use at least 1");
+        let mixed =
+            story().plan("daily", Limit::per_day(9).fixed_window()).build().expect_err("another algorithm");
+        assert!(matches!(mixed, PlanError::MixedPlans(_, plan) if plan == "daily"));
         let twice = story().plan("free", Limit::per_second(1)).build();
         assert_eq!(twice.expect_err("two plans"), PlanError::DuplicatePlan("free".to_owned()));
     }

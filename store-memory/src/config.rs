@@ -23,14 +23,19 @@ pub struct Config {
 impl Config {
     /// At most this many keys in use at a time; a million unless said, at least one. The table takes 28
     /// bytes for each, reserved at once but touched only where keys are. States that do not fit a word
-    /// (windows, logs, leases, block times) have as much room again; they take about 150 bytes each, plus their
-    /// entries if they keep any, and only when they are there.
+    /// (windows, logs, leases, block times) have as much room again; they take about 150 bytes each, plus what a log or
+    /// a set of leases holds, and only when they are there. Until they are swept, as many that are past may lie beside
+    /// them.
     pub fn keys(mut self, keys: usize) -> Self {
         self.keys = keys.max(1);
         self
     }
 
     /// The store.
+    ///
+    /// # Panics
+    ///
+    /// If there is no memory for the table.
     pub fn build(self) -> MemoryStore {
         MemoryStore::with(&self)
     }

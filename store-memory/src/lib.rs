@@ -12,7 +12,9 @@
 //!   before. When that is full too, the state nearest to idle is evicted, and its key starts anew. Both are
 //!   counted in [`Stats`].
 //! - **Keys are not stored**, only a hash of them with a secret.
-//! - The caller's clock decides.
+//! - **The caller's clock decides**, so share a store together with its limiter, or at least its clock. Time in a store
+//!   does not run backwards: whoever asks about a key that the store does not know is answered as of the latest time
+//!   at which it has reused a slot.
 //!
 //! # Layout
 //!
