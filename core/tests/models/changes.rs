@@ -7,7 +7,7 @@ use tollgate_core::{AlgorithmKind, Limit, LimitBuilder, State, Time};
 
 use super::limits::{build, builders_of};
 use super::promises;
-use super::trace::{Ask, BEGIN, HORIZON, Step, Walk, cases, steps};
+use super::trace::{Ask, BEGIN, HORIZON, Step, Walk, cases, steps, walked};
 
 /// Several limits of one kind, and what happens under each of them in turn.
 fn changing() -> impl Strategy<Value = Vec<(LimitBuilder, Vec<Step>)>> {
@@ -58,15 +58,7 @@ proptest! {
         cost in 1..4_u32,
     ) {
         let (before, after) = (build(before), build(after));
-        let mut state = State::default();
-        let mut walk = Walk::along(&steps);
-        let mut now = Time::from_nanos(BEGIN);
-        while let Some((then, ask)) = walk.next(&before, &state) {
-            now = then;
-            if ask.charge(&before).supported().is_ok() {
-                walk.heard(&state.apply(&ask.charge(&before), now));
-            }
-        }
+        let (mut state, now) = walked(&before, &steps);
         let charge = after.charge("k").cost(cost);
         let seen = state.apply(&charge, now);
         promises::retry_is_exact(&state, now, &charge, &seen)
@@ -81,15 +73,7 @@ proptest! {
         steps in steps(8),
     ) {
         let (before, after) = (build(before), build(after));
-        let mut state = State::default();
-        let mut walk = Walk::along(&steps);
-        let mut now = Time::from_nanos(BEGIN);
-        while let Some((then, ask)) = walk.next(&before, &state) {
-            now = then;
-            if ask.charge(&before).supported().is_ok() {
-                walk.heard(&state.apply(&ask.charge(&before), now));
-            }
-        }
+        let (state, now) = walked(&before, &steps);
         let fresh = state.fresh_at().max(now);
         promises::fresh_behaves_as_new(&after, &state, fresh)
             .map_err(|error| TestCaseError::fail(format!("{error}\n from {before:?}\n to {after:?}\n {state:?}")))?;

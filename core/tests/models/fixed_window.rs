@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tollgate_core::Limit;
 
 use super::limits::{build, windows};
-use super::trace::{Counting, cases, period, run, steps};
+use super::trace::{Counting, cases, period, run, steps, take_from};
 
 /// Every hit there ever was: when, and how much of it has not been given back.
 struct Hits {
@@ -55,14 +55,8 @@ impl Counting for Hits {
 
     fn take_back(&mut self, cost: u64) -> u64 {
         let begin = self.begin();
-        let mut given = 0;
         // The newest first, so that an anchored window keeps its begin.
-        for (_, left) in self.every.iter_mut().rev().filter(|(at, _)| *at >= begin) {
-            let part = (cost - given).min(*left);
-            *left -= part;
-            given += part;
-        }
-        given
+        take_from(self.every.iter_mut().rev().filter(|(at, _)| *at >= begin), cost)
     }
 
     fn forget(&mut self) {

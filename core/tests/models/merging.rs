@@ -6,8 +6,8 @@ use tollgate_core::{AlgorithmKind, Limit, State, Time};
 use super::limits::{build, builders};
 use super::trace::{BEGIN, Step, Walk, cases, period, steps};
 
-/// The state that a trace leaves, and when.
-fn walked(limit: &Limit, steps: &[Step]) -> (State, Time) {
+/// The state that the first few periods of a trace leave, and when.
+fn walked_a_while(limit: &Limit, steps: &[Step]) -> (State, Time) {
     let mut state = State::default();
     let mut walk = Walk::along(steps);
     let mut last = Time::from_nanos(BEGIN);
@@ -44,7 +44,7 @@ proptest! {
     #[test]
     fn merging_is_idempotent_and_commutative(limit in builders(), one in steps(8), other in steps(8)) {
         let limit = build(limit);
-        let ((one, then), (other, now)) = (walked(&limit, &one), walked(&limit, &other));
+        let ((one, then), (other, now)) = (walked_a_while(&limit, &one), walked_a_while(&limit, &other));
         let now = then.max(now);
         let both = merged(&limit, &one, &other);
         prop_assert_eq!(merged(&limit, &both, &other).snapshot(&limit), both.snapshot(&limit), "idempotent");
@@ -57,7 +57,7 @@ proptest! {
     #[test]
     fn a_fresh_view_takes_over_all(limit in builders(), steps in steps(8)) {
         let limit = build(limit);
-        let (state, now) = walked(&limit, &steps);
+        let (state, now) = walked_a_while(&limit, &steps);
         let both = merged(&limit, &State::default(), &state);
         prop_assert_eq!(looks(&limit, &both, now), looks(&limit, &state, now));
     }
@@ -65,7 +65,7 @@ proptest! {
     #[test]
     fn the_merged_view_is_never_looser(limit in builders(), one in steps(8), other in steps(8)) {
         let limit = build(limit);
-        let ((one, then), (other, now)) = (walked(&limit, &one), walked(&limit, &other));
+        let ((one, then), (other, now)) = (walked_a_while(&limit, &one), walked_a_while(&limit, &other));
         let now = then.max(now);
         let both = looks(&limit, &merged(&limit, &one, &other), now);
         for view in [looks(&limit, &one, now), looks(&limit, &other, now)] {

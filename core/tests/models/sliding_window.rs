@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use tollgate_core::Limit;
 
 use super::limits::{build, windows};
-use super::trace::{Counting, cases, period, run, steps};
+use super::trace::{Counting, cases, period, run, steps, take_from};
 
 struct Hits {
     count: u64,
@@ -53,13 +53,7 @@ impl Counting for Hits {
     /// A refund without an instant belongs to now.
     fn take_back(&mut self, cost: u64) -> u64 {
         let current = self.window();
-        let mut given = 0;
-        for (_, left) in self.every.iter_mut().filter(|(window, _)| *window == current) {
-            let part = (cost - given).min(*left);
-            *left -= part;
-            given += part;
-        }
-        given
+        take_from(self.every.iter_mut().filter(|(window, _)| *window == current), cost)
     }
 
     fn forget(&mut self) {

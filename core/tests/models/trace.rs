@@ -350,3 +350,27 @@ impl<C: Counting> Model for C {
         Ok(())
     }
 }
+
+/// Takes up to `cost` back from hits, in their order, and says how much that was.
+pub(crate) fn take_from<'h, T: 'h>(hits: impl Iterator<Item = &'h mut (T, u64)>, cost: u64) -> u64 {
+    let mut given = 0;
+    for (_, left) in hits {
+        let part = (cost - given).min(*left);
+        *left -= part;
+        given += part;
+    }
+    given
+}
+
+/// The state that a trace leaves behind, and when.
+pub(crate) fn walked(limit: &Limit, steps: &[Step]) -> (State, Time) {
+    let (mut state, mut now) = (State::default(), Time::from_nanos(BEGIN));
+    let mut walk = Walk::along(steps);
+    while let Some((then, ask)) = walk.next(limit, &state) {
+        now = then;
+        if ask.charge(limit).supported().is_ok() {
+            walk.heard(&state.apply(&ask.charge(limit), now));
+        }
+    }
+    (state, now)
+}
