@@ -332,3 +332,44 @@ fn a_store_chosen_at_run_time_is_a_store() {
     });
     assert_eq!(passed, (true, false));
 }
+
+/// Counts how often it is woken.
+#[derive(Default)]
+struct Woken(std::sync::atomic::AtomicUsize);
+
+impl std::task::Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+}
+
+/// A runtime polls only whom it was asked to wake.
+#[test]
+fn whoever_leaves_the_line_wakes_the_next() {
+    let (limiter, _) = limiter();
+    let limit = limit(Limit::per_second(1).fixed_window());
+    assert!(limiter.check_now(&limit, "key").is_allowed());
+    let woken = Arc::new(Woken::default());
+    let mut second = pin!(limiter.until_ready(&limit, "key", Duration::from_secs(60)));
+    {
+        let mut first = pin!(limiter.until_ready(&limit, "key", Duration::from_secs(60)));
+        assert!(poll(first.as_mut()).is_pending());
+        let waker = Waker::from(Arc::clone(&woken));
+        assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        assert_eq!(woken.0.load(std::sync::atomic::Ordering::Relaxed), 0);
+    }
+    assert_eq!(woken.0.load(std::sync::atomic::Ordering::Relaxed), 1, "it is the first now");
+}
+
+#[test]
+fn patience_that_lasts_exactly_as_long_as_the_wait_is_enough() {
+    let (limiter, clock) = limiter();
+    let limit = limit(Limit::per_second(1).fixed_window().anchored());
+    assert!(limiter.check_now(&limit, "key").is_allowed());
+    // With so much jitter that it would be late nearly always, if jitter could use up more than the patience.
+    let patience = Patience::up_to(Duration::from_secs(1)).jitter(Duration::from_secs(3_600));
+    let mut caller = pin!(limiter.until_ready(&limit, "key", patience));
+    assert!(poll(caller.as_mut()).is_pending());
+    clock.advance(Duration::from_secs(1));
+    assert!(is_allowed(&poll(caller.as_mut())));
+}

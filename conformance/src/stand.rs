@@ -80,6 +80,16 @@ impl<S: Store> Stand<S> {
         self.one(self.charge(limit, WHO).cost(cost)).await
     }
 
+    /// Takes one after the other until one is denied.
+    pub(crate) async fn exhaust(&self, limit: &Limit) {
+        for _ in 0..1_000 {
+            if self.take(limit, 1).await.is_denied() {
+                return;
+            }
+        }
+        panic!("a limit with a capacity of {} let a thousand pass", limit.capacity());
+    }
+
     pub(crate) async fn act(&self, limit: &Limit, cost: u32, action: Action) -> Decision {
         self.one(self.charge(limit, WHO).cost(cost).action(action)).await
     }

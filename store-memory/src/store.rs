@@ -94,6 +94,13 @@ impl MemoryStore {
         print.place as usize % self.shards.len()
     }
 
+    /// The first key of that name and a number that belongs to the shard: where keys go is secret and random.
+    #[cfg(all(loom, test))]
+    pub(crate) fn key_in_shard(&self, limit: &Limit, shard: usize, name: &str) -> String {
+        let mut keys = (0..).map(|number| format!("{name} {number}"));
+        keys.find(|key| self.shard_of(self.prints.of(&limit.charge(key))) == shard).expect("there are many")
+    }
+
     /// One charge on a state that fits a word.
     #[inline]
     fn charge_flow(&self, flow: &Flow, charge: &Charge<'_>, clock: &impl Clock) -> Decision {

@@ -28,7 +28,7 @@ async fn all_or_nothing<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample)
     }
     // The other way round: exhaust this one, and the other keeps what it has.
     let spare = Limit::per_second(100).build("spare").expect("valid");
-    while stand.take(&limit, 1).await.is_allowed() {}
+    stand.exhaust(&limit).await;
     let denied = stand.decide(&[stand.charge(&spare, WHO), stand.charge(&limit, WHO)]).await;
     assert_eq!((denied.is_denied(), denied.tight_index()), (true, Some(1)));
     assert_eq!(stand.peek(&spare).await.remaining(), 100);

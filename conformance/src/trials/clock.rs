@@ -14,7 +14,7 @@ pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
 }
 
 async fn backwards<S: Store>(mut stand: Stand<S>, Sample { limit, .. }: Sample) {
-    while stand.take(&limit, 1).await.is_allowed() {}
+    stand.exhaust(&limit).await;
     let left = stand.peek(&limit).await.remaining();
     for span in [1, 1_000, 1_000_000, 1_000_000_000] {
         stand.back(Duration::from_nanos(span));

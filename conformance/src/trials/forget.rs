@@ -12,7 +12,7 @@ pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
 
 async fn forget<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample) {
     let fresh = stand.peek(&limit).await;
-    while stand.take(&limit, 1).await.is_allowed() {}
+    stand.exhaust(&limit).await;
     assert!(stand.act(&limit, 1, Action::Forget).await.is_allowed());
     assert_eq!(stand.peek(&limit).await, fresh);
     assert!(stand.take(&limit, limit.capacity()).await.is_allowed());

@@ -31,7 +31,7 @@ fn hostile_names() -> Vec<Vec<u8>> {
 }
 
 async fn isolation<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample) {
-    while stand.take(&limit, 1).await.is_allowed() {}
+    stand.exhaust(&limit).await;
     let other = stand.one(stand.charge(&limit, "somebody else").cost(limit.capacity())).await;
     assert!(other.is_allowed(), "another key is untouched: {other:?}");
 }
@@ -54,7 +54,7 @@ async fn namespaces<S: Store>(stand: Stand<S>) {
 async fn limits<S: Store>(stand: Stand<S>) {
     let samples = samples();
     for sample in &samples {
-        while stand.take(&sample.limit, 1).await.is_allowed() {}
+        stand.exhaust(&sample.limit).await;
     }
     let renamed = Limit::per_second(10).build("token_bucket2").expect("valid");
     assert!(stand.take(&renamed, 10).await.is_allowed(), "another name is another limit");

@@ -14,11 +14,13 @@ async fn peek<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample) {
     let fresh = stand.peek(&limit).await;
     assert_eq!((fresh.is_allowed(), fresh.granted(), fresh.remaining()), (true, 0, limit.capacity()));
     assert!(fresh.reset_after().is_zero());
-    while stand.take(&limit, 1).await.is_allowed() {
+    for _ in 0..limit.capacity() {
+        let _ = stand.take(&limit, 1).await;
         let once = stand.peek(&limit).await;
         assert_eq!(stand.peek(&limit).await, once, "looking twice sees the same");
         assert_eq!(stand.act(&limit, 0, Action::TakeUpTo).await, once, "up to nothing only looks");
     }
+    stand.exhaust(&limit).await;
     let exhausted = stand.peek(&limit).await;
     assert!(exhausted.is_denied() && exhausted.retry_after().is_some(), "{exhausted:?}");
     assert_eq!(stand.peek(&limit).await, exhausted);

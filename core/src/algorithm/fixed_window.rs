@@ -197,4 +197,32 @@ mod tests {
         assert_eq!(window.take(2).remaining(), 0);
         assert!(window.take(1).is_denied());
     }
+
+    #[test]
+    fn a_refund_for_the_first_hit_goes_to_the_window_it_began() {
+        let mut window = Trying::new(Limit::per_second(2).fixed_window().anchored());
+        let then = window.now();
+        assert!(window.take(2).is_allowed());
+        assert_eq!(window.refund_at(1, then).remaining(), 1);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_and_on_again_does_not_reopen_the_window() {
+        let mut window = Trying::new(Limit::per_hour(2).fixed_window());
+        window.set(hours_and_minutes(10, 0));
+        assert!(window.take(2).is_allowed());
+        window.set(hours_and_minutes(9, 59));
+        assert!(window.take(1).is_denied());
+        window.set(hours_and_minutes(10, 0));
+        assert!(window.take(1).is_denied(), "the same window");
+    }
+
+    #[test]
+    fn an_anchored_window_ends_at_its_new_end_after_a_change() {
+        let mut window = Trying::new(Limit::per_minute(1).fixed_window().anchored());
+        assert!(window.take(1).is_allowed());
+        window.change(Limit::per_second(1).fixed_window().anchored());
+        window.advance(Duration::from_secs(1));
+        assert!(window.take(1).is_allowed());
+    }
 }

@@ -301,4 +301,20 @@ mod tests {
         log.advance(seconds(4));
         assert_eq!(log.peek().remaining(), 10);
     }
+
+    #[test]
+    fn a_refund_reaches_what_happened_at_its_very_instant() {
+        let mut log = Trying::new(Limit::per_second(2).sliding_log());
+        let then = log.now();
+        assert!(log.take(2).is_allowed());
+        assert_eq!(log.refund_at(1, then).remaining(), 1);
+    }
+
+    #[test]
+    fn a_debit_that_is_a_whole_period_old_is_out_of_sight() {
+        let mut log = Trying::new(Limit::per_second(5).sliding_log());
+        let then = log.now();
+        log.advance(Duration::from_secs(1));
+        assert_eq!(log.debit_at(3, then).remaining(), 5);
+    }
 }
