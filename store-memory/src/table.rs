@@ -32,7 +32,7 @@ use crate::sync::{AtomicU64, Ordering, give_way};
 const SLOTS: usize = 4;
 /// How many lines a key may lie behind its own. Beyond that it spills.
 const REACH: usize = 4;
-/// How often to look again for a mark to go before giving way.
+/// How often to try before giving way.
 const SPINS: usize = 64;
 
 /// A cache line: a slot's tag and word are in the same one.

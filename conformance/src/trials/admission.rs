@@ -58,10 +58,16 @@ async fn boundary<S: Store>(mut stand: Stand<S>, Sample { limit, name, .. }: Sam
 /// Costs add up, and a cost that can never fit is told apart.
 async fn cost<S: Store>(stand: Stand<S>, Sample { limit, name, .. }: Sample) {
     let whole = limit.capacity();
+    let mut pure = Pure::default();
+    for cost in [2, whole - 3, whole + 1, 3, 1] {
+        let charge = [stand.charge(&limit, "another").cost(cost)];
+        assert_eq!(stand.decide(&charge).await, pure.decide(&charge, stand.now()), "cost {cost}");
+    }
     let first = stand.take(&limit, whole - 3).await;
     assert_eq!((first.is_allowed(), first.granted()), (true, whole - 3));
     if name.contains("smooth") || name.contains("gap") {
-        // The next caller pays for any cost here, or must keep a distance.
+        // The next caller pays for any cost, or must keep a distance: nobody else passes now.
+        assert_eq!(stand.take(&limit, 1).await.is_allowed(), name == "smooth_bursty", "it has stored more");
         return;
     }
     assert_eq!(first.remaining(), 3, "{first:?}");

@@ -5,6 +5,7 @@ use std::time::Duration;
 use tollgate_core::{MAX_COUNT, Store, Time};
 
 use super::Plan;
+use crate::pure::Pure;
 use crate::samples::Sample;
 use crate::stand::Stand;
 
@@ -25,10 +26,15 @@ async fn backwards<S: Store>(mut stand: Stand<S>, Sample { limit, .. }: Sample) 
 }
 
 async fn extremes<S: Store>(mut stand: Stand<S>, Sample { limit, .. }: Sample) {
-    for now in [Time::MAX, Time::EPOCH, Time::from_nanos(1), stand.now(), Time::MAX, stand.now()] {
+    let instants = [Time::MAX, Time::EPOCH, Time::from_nanos(1), stand.now(), Time::MAX, stand.now()];
+    for (visit, now) in instants.into_iter().enumerate() {
         stand.set(now);
+        let (mut pure, alone) = (Pure::default(), format!("only on visit {visit}"));
         for cost in [0, 1, limit.capacity(), MAX_COUNT] {
+            // Whoever has seen every instant is answered somehow; whoever knows only this one, as ever.
             let _ = stand.take(&limit, cost).await;
+            let charge = [stand.charge(&limit, &alone).cost(cost)];
+            assert_eq!(stand.decide(&charge).await, pure.decide(&charge, now), "cost {cost} at {now}");
         }
     }
 }

@@ -7,7 +7,7 @@ use tollgate_core::{Limit, LimitBuilder, Outcome, State, Time};
 
 use super::limits::{build, builders};
 use super::promises;
-use super::trace::{Ask, BEGIN, Walk, cases, in_context, period, steps};
+use super::trace::{Ask, BEGIN, Walk, cases, each_answer, period, steps};
 
 /// A block time from a little to twice the period.
 fn blocking(limit: &LimitBuilder, part: u64) -> (Limit, Limit) {
@@ -64,39 +64,20 @@ proptest! {
     #[test]
     fn retry_is_exact_under_a_block(limit in builders(), part in 1..100_u64, steps in steps(30)) {
         let (limit, _) = blocking(&limit, part);
-        let mut state = State::default();
-        let mut walk = Walk::along(&steps);
-        while let Some((now, ask)) = walk.next(&limit, &state) {
-            let charge = ask.charge(&limit);
-            if charge.supported().is_err() {
-                continue;
-            }
-            let seen = state.apply(&charge, now);
+        each_answer(&limit, &steps, |state, now, ask, seen| {
             // Whether a cost that never fits is told so while blocked has its own test.
             if cost(ask) <= limit.capacity() && promises::knows_when(&limit) {
-                promises::retry_is_exact(&state, now, &charge, &seen)
-                    .map_err(|error| in_context(&error, &limit, now, ask, &seen))?;
+                promises::retry_is_exact(state, now, &ask.charge(&limit), seen)?;
             }
-            walk.heard(&seen);
-        }
+            Ok(())
+        })?;
     }
 
     /// A block is a part of the state: it is not as good as new before the block is over.
     #[test]
     fn reset_is_exact_under_a_block(limit in builders(), part in 1..100_u64, steps in steps(30)) {
         let (limit, _) = blocking(&limit, part);
-        let mut state = State::default();
-        let mut walk = Walk::along(&steps);
-        while let Some((now, ask)) = walk.next(&limit, &state) {
-            let charge = ask.charge(&limit);
-            if charge.supported().is_err() {
-                continue;
-            }
-            let seen = state.apply(&charge, now);
-            promises::reset_is_exact(&limit, &state, now, &seen)
-                .map_err(|error| in_context(&error, &limit, now, ask, &seen))?;
-            walk.heard(&seen);
-        }
+        each_answer(&limit, &steps, |state, now, _, seen| promises::reset_is_exact(&limit, state, now, seen))?;
     }
 }
 

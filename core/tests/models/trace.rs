@@ -374,3 +374,23 @@ pub(crate) fn walked(limit: &Limit, steps: &[Step]) -> (State, Time) {
     }
     (state, now)
 }
+
+/// Lets `check` look at every answer along a trace, and at the state it left.
+pub(crate) fn each_answer(
+    limit: &Limit,
+    steps: &[Step],
+    check: impl Fn(&State, Time, Ask, &Decision) -> TestCaseResult,
+) -> TestCaseResult {
+    let mut state = State::default();
+    let mut walk = Walk::along(steps);
+    while let Some((now, ask)) = walk.next(limit, &state) {
+        let charge = ask.charge(limit);
+        if charge.supported().is_err() {
+            continue;
+        }
+        let seen = state.apply(&charge, now);
+        check(&state, now, ask, &seen).map_err(|error| in_context(&error, limit, now, ask, &seen))?;
+        walk.heard(&seen);
+    }
+    Ok(())
+}
