@@ -32,6 +32,11 @@ impl<S: Store> Stand<S> {
         &self.store
     }
 
+    /// A namespace that no other trial and no earlier run has.
+    pub(crate) fn namespace(&self) -> &str {
+        &self.namespace
+    }
+
     pub(crate) fn now(&self) -> Time {
         self.now
     }

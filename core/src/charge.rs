@@ -85,7 +85,8 @@ impl OperationId {
     }
 
     /// The id of one part of an operation that has several.
-    pub(crate) const fn part(self, index: u32) -> Self {
+    #[must_use]
+    pub const fn part(self, index: u32) -> Self {
         Self(self.0 ^ (index as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
     }
 }

@@ -39,12 +39,11 @@ async fn isolation<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample) {
 async fn namespaces<S: Store>(stand: Stand<S>) {
     let limit = Limit::per_hour(1).build("api").expect("valid");
     let now = stand.now();
-    let mark = format!("{now}");
     // The same bytes, cut differently.
     for (namespace, entity) in
         [("ab", "c"), ("a", "bc"), ("abc", ""), ("", "abc"), ("a:", "bc"), ("a", ":bc")]
     {
-        let namespace = format!("{mark}{namespace}");
+        let namespace = format!("{}{namespace}", stand.namespace());
         let charge = [limit.charge(Key::new(&namespace, entity))];
         let verdict = stand.store().decide(Request::new(&charge), now).await.expect("the store answers");
         assert!(verdict.is_allowed(), "{namespace:?} and {entity:?} are nobody else");

@@ -110,6 +110,14 @@ impl AlgorithmKind {
         }
     }
 
+    /// A continuous flow: its whole state is the instant at which it is full again.
+    pub const fn is_flow(self) -> bool {
+        matches!(
+            self,
+            Self::TokenBucket | Self::LeakyMeter | Self::LeakyQueue | Self::Gcra | Self::SmoothBursty
+        )
+    }
+
     /// It can admit now what starts later. Where it cannot, waiting means asking again.
     pub const fn reserves(self) -> bool {
         matches!(

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::{Limit, LimitError, MAX_COUNT};
-use crate::algorithm::AlgorithmKind;
+use crate::algorithm::{AlgorithmKind, Flow};
 use crate::time::nanos;
 
 /// All numbers of a limit, defaults filled in; spans in nanoseconds. What an algorithm does not have is zero.
@@ -34,6 +34,8 @@ pub struct Numbers {
     pub lease: u64,
     /// How long a denial lasts.
     pub block: u64,
+    /// Of a flow, what tells its numbers from others ([`FullAt::numbers`](crate::FullAt::numbers)).
+    pub digest: u16,
 }
 
 impl Limit {
@@ -58,6 +60,7 @@ impl Limit {
             },
             lease: only(AlgorithmKind::Concurrency, nanos(self.period())),
             block: self.block,
+            digest: self.algorithm().as_flow().map_or(0, Flow::digest),
         }
     }
 

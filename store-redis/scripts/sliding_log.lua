@@ -1,0 +1,397 @@
+-- Sliding log: exact instants, so never more than the count in any period. Optionally denied actions count too, and
+-- optionally there is a minimum gap between actions.
+--
+-- limit: count, period, gap, count_denied
+-- value: '>B I2I6 I2I6 I4 I4 I2I6 I7 I7 B'  version, fresh, blocked, how many entries at the front are past, how many are not
+--        (0: there is no body), instant and sum of the newest entry, the sum of what is past, whether the newest cost anything
+--        and all entries but the newest, the oldest first, each '>I2I6 I7': an instant, and a sum
+-- body:  source      where the server's entries are read (nil: it has none)
+--        first, last which entries are in the log, counted from 0; those before are past
+--        at, sum     the newest entry, which is `last`
+--        past, paid  as in the value
+--        kept, tail  entries before `kept` are the server's; those from there on, but for the newest, are in `tail`
+--
+-- An entry's sum is what it and all before it cost, so what any run of entries costs is a difference, and where a sum is
+-- reached is found by halving. A log can be long: what a decision needs of it is read when it does, and only what differs
+-- is written.
+
+do
+  local call, pack, unpack = redis.call, struct.pack, struct.unpack
+  local VERSION, HEADER, ENTRY = 1, 48, 15
+  -- Entries that are read at once.
+  local BLOCK = 64
+  -- A log of as many entries is written as a whole, which is one command instead of three.
+  local FEW = 32
+  -- Sums start again from zero long before they are no longer exact.
+  local LARGE = 2 ^ 51
+  -- The time of the call, which every decision is told, and `save` is not.
+  local present = ZERO
+
+  local function entry(body, index)
+    if index == body.last then
+      return body.at, body.sum
+    elseif index >= body.kept then
+      local own = body.tail[index - body.kept + 1]
+      return own.at, own.sum
+    end
+    local source, number = body.source, floor(index / BLOCK)
+    local block = source[number]
+    if not block then
+      local from = HEADER + number * BLOCK * ENTRY
+      block = call('GETRANGE', source.key, from, from + BLOCK * ENTRY - 1)
+      source[number] = block
+    end
+    local h, l, sum = unpack('>I2I6I7', block, index % BLOCK * ENTRY + 1)
+    return wide(h, l), sum
+  end
+
+  -- The first entry for which something holds that holds for all after it too; one past the newest if there is none. As a
+  -- rule it is near the front, so steps grow from there.
+  local function first_where(body, holds)
+    local low, high, step = body.first, body.first, 1
+    while high <= body.last and not holds(entry(body, high)) do
+      low, high, step = high + 1, high + step, step * 2
+    end
+    high = math.min(high, body.last + 1)
+    while low < high do
+      local middle = floor((low + high) / 2)
+      if holds(entry(body, middle)) then
+        high = middle
+      else
+        low = middle + 1
+      end
+    end
+    return low
+  end
+
+  local function first_after(body, instant)
+    return first_where(body, function(at)
+      return instant < at
+    end)
+  end
+
+  -- What all before an entry cost.
+  local function sum_before(body, index)
+    if index == body.first then
+      return body.past
+    end
+    local _, sum = entry(body, index - 1)
+    return sum
+  end
+
+  local function changed(body, changes)
+    for name, value in pairs(body) do
+      if changes[name] == nil then
+        changes[name] = value
+      end
+    end
+    return changes
+  end
+
+  -- The log with other entries from an index on; nil if none is left.
+  local function with_rest(body, from, rest)
+    if from == body.first and #rest == 0 then
+      return nil
+    end
+    local kept, tail = math.min(body.kept, from), {}
+    for i = kept, from - 1 do
+      local at, sum = entry(body, i)
+      tail[#tail + 1] = { at = at, sum = sum }
+    end
+    for _, own in ipairs(rest) do
+      tail[#tail + 1] = own
+    end
+    local newest = table.remove(tail)
+    if not newest then
+      kept = kept - 1
+      local at, sum = entry(body, kept)
+      newest = { at = at, sum = sum }
+    end
+    local after = changed(body, { kept = kept, tail = tail, last = kept + #tail, at = newest.at, sum = newest.sum })
+    after.paid = sum_before(after, after.last) < after.sum
+    return after
+  end
+
+  -- Adds an action in its place; those of one instant are one entry.
+  local function add(body, at, cost)
+    if not body then
+      return { first = 0, last = 0, at = at, sum = cost, past = 0, paid = true, kept = 0, tail = {} }
+    end
+    cost = saturated(body.sum + cost) - body.sum
+    if at == body.at then
+      return changed(body, { sum = body.sum + cost, paid = true })
+    end
+    local after = at < body.at and first_after(body, at) or body.last + 1
+    local from, before = after, body.past
+    if after > body.first then
+      local last, sum = entry(body, after - 1)
+      from, before = last == at and after - 1 or after, sum
+    end
+    local rest = { { at = at, sum = before + cost } }
+    for i = after, body.last do
+      local later, sum = entry(body, i)
+      rest[#rest + 1] = { at = later, sum = sum + cost }
+    end
+    return with_rest(body, from, rest)
+  end
+
+  -- Takes up to `cost` back from what happened at or before `at`, the newest first. Says how much.
+  local function take_back(body, at, cost)
+    local stop = body.last + 1
+    if at and at < body.at then
+      stop = first_after(body, at)
+    end
+    local sum = sum_before(body, stop)
+    local given = math.min(cost, sum - body.past)
+    if given == 0 then
+      return 0, body
+    end
+    local left, from = sum - given, stop
+    while from > body.first and left < select(2, entry(body, from - 1)) do
+      from = from - 1
+    end
+    local rest, before = {}, sum_before(body, from)
+    for i = from, stop - 1 do
+      local then_at, upto = entry(body, i)
+      -- Not the last action, which is remembered for the gap at no cost.
+      if before < left or before == upto then
+        rest[#rest + 1] = { at = then_at, sum = left }
+      end
+      before = upto
+    end
+    for i = stop, body.last do
+      local later, upto = entry(body, i)
+      rest[#rest + 1] = { at = later, sum = upto - given }
+    end
+    return given, with_rest(body, from, rest)
+  end
+
+  -- A clock that was set back does not undo what happened.
+  local function not_before_last(body, now)
+    return body and most(body.at, now) or now
+  end
+
+  -- The log as of now. An entry is seen for one period after it, and for the gap if that is longer.
+  local function seen(limit, body, now)
+    local latest = not_before_last(body, now)
+    if not body or latest < limit.period then
+      return body
+    end
+    local gone = latest - limit.period
+    if body.at <= gone then
+      if body.at + limit.gap <= latest then
+        return nil
+      elseif body.first == body.last and not body.paid then
+        return body
+      end
+      -- The last action is remembered for the gap, at no cost.
+      return changed(body, { first = body.last, past = body.sum, paid = false })
+    end
+    local first = first_after(body, gone)
+    if first == body.first then
+      return body
+    end
+    return changed(body, { first = first, past = sum_before(body, first) })
+  end
+
+  -- A denied action has been added: only the newest actions, up to the count, are kept.
+  local function keep_newest(limit, body)
+    local past = body.sum - limit.count
+    if past <= body.past then
+      return body
+    end
+    local first = first_where(body, function(_, sum)
+      return past <= sum
+    end)
+    if select(2, entry(body, first)) == past then
+      first = first + 1
+    end
+    return changed(body, { first = first, past = past })
+  end
+
+  local function used(body)
+    return body and body.sum - body.past or 0
+  end
+
+  local function fresh_at(limit, body)
+    local span = body.paid and most(limit.period, limit.gap) or limit.gap
+    return least(body.at + span, END_OF_TIME)
+  end
+
+  local function answer(limit, body, now, outcome, granted, wait)
+    local reset = body and fresh_at(limit, body) - now or ZERO
+    return counted(limit.count, used(body), outcome, granted, wait, reset)
+  end
+
+  local function passes_at(limit, body, cost)
+    local apart, excess = body.at + limit.gap, used(body) + cost - limit.count
+    if excess <= 0 then
+      return apart
+    end
+    -- When at least the excess will be older than the period.
+    local index = first_where(body, function(_, sum)
+      return excess <= sum - body.past
+    end)
+    if index > body.last then
+      return apart
+    end
+    return most(apart, entry(body, index) + limit.period)
+  end
+
+  local function take(limit, body, now, cost)
+    local asked = math.max(cost, 1)
+    if asked > limit.count then
+      return answer(limit, body, now, NEVER_FITS, 0, ZERO), body
+    end
+    if used(body) + asked > limit.count or (body and now < body.at + limit.gap) then
+      return answer(limit, body, now, DENIED, 0, passes_at(limit, body, asked) - now), body
+    end
+    if cost > 0 then
+      body = add(body, not_before_last(body, now), cost)
+    end
+    return answer(limit, body, now, ALLOWED, cost, ZERO), body
+  end
+
+  local function packed(entries, from)
+    local parts = {}
+    for i = from, #entries do
+      local own = entries[i]
+      parts[#parts + 1] = pack('>I2I6I7', own.at[1], own.at[2], own.sum)
+    end
+    return table.concat(parts)
+  end
+
+  local function header(state, first)
+    local body = state.body or { first = 0, last = -1, at = ZERO, sum = 0, past = 0 }
+    return pack('>BI2I6I2I6I4I4I2I6I7I7B', VERSION, state.fresh[1], state.fresh[2], state.blocked[1], state.blocked[2],
+      first, body.last - body.first + 1, body.at[1], body.at[2], body.sum, body.past, body.paid and 1 or 0)
+  end
+
+  -- The same log, its sums counted from its first entry.
+  local function from_zero(body)
+    local tail = {}
+    for i = body.first, body.last - 1 do
+      local at, sum = entry(body, i)
+      tail[#tail + 1] = { at = at, sum = sum - body.past }
+    end
+    return { first = 0, last = #tail, at = body.at, sum = used(body), past = 0, paid = body.paid, kept = 0, tail = tail }
+  end
+
+  -- The live entries but for the newest, as they are in a value.
+  local function live(body)
+    if body.first >= body.kept then
+      return packed(body.tail, body.first - body.kept + 1)
+    end
+    local from, to = body.first * ENTRY, body.kept * ENTRY
+    local theirs
+    if body.kept <= BLOCK and body.source[0] then
+      theirs = body.source[0]:sub(from + 1, to)
+    else
+      theirs = call('GETRANGE', body.source.key, HEADER + from, HEADER + to - 1)
+    end
+    return theirs .. packed(body.tail, 1)
+  end
+
+  algorithms[6] = {
+    set_up = function(limit)
+      limit.gap = limit.words[1]
+      limit.count_denied = limit.flags % 2 == 1
+    end,
+
+    load = function(_, key)
+      local text = call('GETRANGE', key, 0, HEADER + BLOCK * ENTRY - 1)
+      if text == '' then
+        return nil
+      end
+      local version = text:byte()
+      if version ~= VERSION then
+        error('TOLLGATE a state of version ' .. version .. ' was found, and only version ' .. VERSION .. ' is understood')
+      end
+      local fresh_h, fresh_l, blocked_h, blocked_l, first, count, h, l, sum, past, paid = unpack('>I2I6I2I6I4I4I2I6I7I7B', text, 2)
+      local last, body = first + count - 1, nil
+      if count > 0 then
+        local source = { key = key, [0] = text:sub(HEADER + 1) }
+        body = {
+          source = source, first = first, last = last, at = wide(h, l), sum = sum, past = past, paid = paid == 1,
+          kept = last, tail = {},
+        }
+      end
+      return {
+        body = body, blocked = wide(blocked_h, blocked_l), fresh = wide(fresh_h, fresh_l), header = text:sub(1, HEADER),
+      }
+    end,
+
+    save = function(_, key, before, state, ttl)
+      local body = state.body
+      if not body and state.blocked <= present then
+        if before then
+          call('DEL', key)
+        end
+        return
+      end
+      if not body then
+        local text = header(state, 0)
+        if not before or text ~= before.header then
+          call('SET', key, text, 'PX', ttl)
+        end
+        return
+      end
+      if body.past >= LARGE then
+        body = from_zero(body)
+        state = { body = body, blocked = state.blocked, fresh = state.fresh }
+      end
+      local count = body.last - body.first
+      if body.source and #body.tail == 0 and header(state, body.first) == before.header then
+        return
+      elseif not body.source or count <= FEW or count < body.first then
+        -- What is past is left out as soon as it is the larger part, which is seldom.
+        call('SET', key, header(state, 0) .. live(body), 'PX', ttl)
+        return
+      end
+      call('SETRANGE', key, 0, header(state, body.first))
+      if #body.tail > 0 then
+        call('SETRANGE', key, HEADER + body.kept * ENTRY, packed(body.tail, 1))
+      end
+      call('PEXPIRE', key, ttl)
+    end,
+
+    fresh_at = fresh_at,
+
+    decide = function(limit, body, now, ask)
+      local action, cost = ask.action, ask.cost
+      present = now
+      body = seen(limit, body, now)
+      if action == TAKE then
+        return take(limit, body, now, cost)
+      elseif action == TAKE_UP_TO then
+        return take(limit, body, now, part_of(cost, limit.count - used(body)))
+      elseif action == DEBIT then
+        local at = ask.instant and least(ask.instant, now) or not_before_last(body, now)
+        if cost > 0 and now < at + limit.period then
+          body = add(body, at, cost)
+        end
+        return answer(limit, body, now, ALLOWED, cost, ZERO), body
+      elseif action == REFUND then
+        local given = 0
+        if body then
+          given, body = take_back(body, ask.instant, cost)
+        end
+        return answer(limit, body, now, ALLOWED, given, ZERO), body
+      elseif action == FORGET then
+        return answer(limit, nil, now, ALLOWED, 0, ZERO), nil
+      end
+      return take(limit, body, now, 0)
+    end,
+
+    denied = function(limit, body, now, ask)
+      if not limit.count_denied or ask.cost == 0 then
+        return nil
+      end
+      body = seen(limit, body, now)
+      body = keep_newest(limit, add(body, not_before_last(body, now), ask.cost))
+      -- Answers as of after this denial is counted, which is when the caller reads it.
+      local asked = ask.action == TAKE_UP_TO and 1 or ask.cost
+      return answer(limit, body, now, DENIED, 0, passes_at(limit, body, asked) - now), body
+    end,
+  }
+end

@@ -1,0 +1,117 @@
+-- Sliding window: the previous window's count, weighted by the part of it that is still in sight, plus the current one's.
+--
+-- limit: count, period; body: period (how long its windows are), start, previous, current
+
+do
+  -- The windows as of now. A clock that was set back stays in the later window.
+  local function rolled(limit, body, now)
+    local period = limit.period
+    if body and body.period == period and now < body.start + period then
+      return body.start, body.previous, body.current
+    end
+    local _, rest = split(now, period)
+    local start = now - rest
+    if not body or body.start + period < start then
+      return start, 0, 0
+    elseif body.start < start then
+      -- A debt ends with its window, so no more than the limit is carried over.
+      return start, math.min(body.current, limit.count), 0
+    end
+    return now < body.start and body.start or start, body.previous, body.current
+  end
+
+  -- How far into a window the part of `before` that is still in sight leaves `room`.
+  local function offset(limit, room, before)
+    if before == 0 then
+      return ZERO
+    end
+    return limit.period - scale_down(of(room), limit.period, of(before))
+  end
+
+  -- When what leaves `room` to others passes if nobody else comes.
+  local function passes_at(limit, start, previous, current, room)
+    if current <= room then
+      return start + offset(limit, room - current, previous)
+    end
+    return start + limit.period + offset(limit, room, math.min(current, limit.count))
+  end
+
+  local function end_of(limit, start, previous, current)
+    local finish = ZERO
+    if current > 0 then
+      finish = start + limit.period + limit.period
+    elseif previous > 0 then
+      finish = start + limit.period
+    end
+    return least(finish, END_OF_TIME)
+  end
+
+  local function changed(counter, ask)
+    if ask.action == DEBIT then
+      return saturated(counter + ask.cost), ask.cost
+    end
+    local given = math.min(counter, ask.cost)
+    return counter - given, given
+  end
+
+  algorithms[8] = {
+    read = function(text, from)
+      local ph, pl, sh, sl, previous, current = struct.unpack('>I2I6I2I6I7I7', text, from)
+      return { period = wide(ph, pl), start = wide(sh, sl), previous = previous, current = current }
+    end,
+
+    write = function(body)
+      local period, start = body.period, body.start
+      return struct.pack('>I2I6I2I6I7I7', period[1], period[2], start[1], start[2], body.previous, body.current)
+    end,
+
+    fresh_at = function(limit, body)
+      return end_of(limit, body.start, body.previous, body.current)
+    end,
+
+    decide = function(limit, body, now, ask)
+      local start, previous, current = rolled(limit, body, now)
+      local action, cost, at = ask.action, ask.cost, ask.instant
+      local outcome, granted, wait = ALLOWED, 0, ZERO
+      -- What has changed in the previous window is weighted too, so this comes before the weight.
+      if action == DEBIT or action == REFUND then
+        if not at or start <= at then
+          current, granted = changed(current, ask)
+        elseif start <= at + limit.period then
+          previous, granted = changed(previous, ask)
+        elseif action == DEBIT then
+          granted = cost
+        end
+      elseif action == FORGET then
+        previous, current = 0, 0
+      end
+      local used = current
+      if previous > 0 then
+        local elapsed = least(now - start, limit.period)
+        used = current + plain(scale_up(of(previous), limit.period - elapsed, limit.period))
+      end
+      if action ~= DEBIT and action ~= REFUND and action ~= FORGET then
+        if action == TAKE_UP_TO then
+          cost = part_of(cost, limit.count - used)
+        elseif action ~= TAKE then
+          cost = 0
+        end
+        local asked = math.max(cost, 1)
+        if asked > limit.count then
+          outcome = NEVER_FITS
+        elseif used + asked > limit.count then
+          outcome = DENIED
+          wait = passes_at(limit, start, previous, current, limit.count - asked) - now
+        else
+          granted, current, used = cost, current + cost, used + cost
+        end
+      end
+      local reset = end_of(limit, start, previous, current) - now
+      local decision = counted(limit.count, used, outcome, granted, wait, reset)
+      if previous == 0 and current == 0 then
+        return decision, nil
+      end
+      return decision, { period = limit.period, start = start, previous = previous, current = current }
+    end,
+  }
+end

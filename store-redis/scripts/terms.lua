@@ -1,0 +1,37 @@
+-- What every algorithm speaks of.
+--
+-- An algorithm is a table of functions, pure translations of those of core, named alike:
+--   set_up(limit)                     names the limit's own words (optional)
+--   decide(limit, body, now, ask)     the decision, and the body after it; nil is a fresh one
+--   denied(limit, body, now, ask)     the decision after a denial that counts, and the body (optional; nil: it does not)
+--   fresh_at(limit, body)             from when on the body equals a fresh one
+--   is_flow                           the body alone says when it is past, so no end is kept beside it
+--   read(text, from), write(body)     how a body is kept in the state's value
+-- or, where a body is too large to be read as a whole, instead of the last two
+--   load(limit, key)                  the state that the server has; nil if there is none
+--   save(limit, key, before, state, ttl)   writes what differs
+-- An ask has an action, a cost, the instant that it names or the longest wait (or nil), and a lease (16 bytes).
+-- Bodies, states and wide numbers are never changed once they are made.
+
+local ALLOWED, DENIED, NEVER_FITS, LEASE_LOST = 1, 2, 3, 4
+local TAKE, TAKE_UP_TO, DEBIT, REFUND, FORGET, RENEW, RELEASE = 1, 2, 3, 4, 5, 6, 7
+
+-- A lease that nobody can name.
+local ANONYMOUS = ('\0'):rep(16)
+
+local algorithms = {}
+
+-- Counters stop where they would no longer be exact.
+local function saturated(count)
+  return math.min(count, 2 ^ 53 - 1)
+end
+
+-- The decision of an algorithm that counts: `used` of `count`.
+local function counted(count, used, outcome, granted, wait, reset)
+  return { outcome = outcome, granted = granted, left = of(math.abs(count - used)), minus = used > count, wait = wait, reset = reset }
+end
+
+-- As much of what is asked for as is there, and at least one of it, which says how long it will be.
+local function part_of(cost, there)
+  return math.max(math.min(cost, math.max(there, 0)), math.min(cost, 1))
+end

@@ -1,0 +1,183 @@
+//! What can go wrong on the way to a server and back.
+
+use redis::{RedisError, ServerErrorKind};
+use tollgate_core::{ErrorKind, StoreError};
+
+/// Why a call has no answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    /// It did not leave this process.
+    NotSent(StoreError),
+    /// It left, and nobody knows what became of it.
+    Lost(StoreError),
+    /// The server said that it did not do it.
+    Refused(Refusal),
+}
+
+/// What a server says instead of doing it.
+#[derive(Clone, Debug)]
+pub(crate) enum Refusal {
+    /// It does not know the script.
+    NoScript,
+    /// The slot lives elsewhere.
+    Moved { slot: u16, address: Address },
+    /// The slot is on its way there; ask there, this once.
+    Ask { address: Address },
+    /// Some keys of the slot are still on their way.
+    TryAgain(StoreError),
+    /// It is a replica, by now or again.
+    ReadOnly(StoreError),
+    /// It is not ready: loading, without its primary, or in a cluster that is down.
+    NotReady(StoreError),
+    /// Anything else.
+    Other(StoreError),
+}
+
+/// A server's host and port, as it is reached.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Address {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl std::fmt::Display for Address {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+impl Fault {
+    /// What the caller is told.
+    pub(crate) fn into_error(self) -> StoreError {
+        match self {
+            Self::NotSent(error) => error,
+            Self::Lost(error) => error.with_unknown_effect(),
+            Self::Refused(refusal) => refusal.into_error(),
+        }
+    }
+}
+
+impl Refusal {
+    fn into_error(self) -> StoreError {
+        match self {
+            Self::NoScript => unavailable("redis forgets scripts faster than it learns them".to_owned()),
+            Self::Moved { slot, address } => unavailable(format!(
+                "slot {slot} keeps moving (last to {address}): the cluster is being resharded or its nodes disagree"
+            )),
+            Self::Ask { address } => unavailable(format!(
+                "a slot keeps moving (last to {address}): the cluster is being resharded"
+            )),
+            Self::TryAgain(error) | Self::ReadOnly(error) | Self::NotReady(error) | Self::Other(error) => {
+                error
+            }
+        }
+    }
+}
+
+fn unavailable(message: String) -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, message)
+}
+
+/// An error that a connection gave for a call that was sent.
+pub(crate) fn after_sending(error: RedisError, server: &str) -> Fault {
+    let said = |kind, what: &str| {
+        let detail = error.detail().unwrap_or_default();
+        let code = error.code().unwrap_or_default();
+        let message = format!("redis at {server} {what}: {code} {detail}");
+        StoreError::new(kind, message.trim_end().to_owned())
+    };
+    let redis::ErrorKind::Server(kind) = error.kind() else {
+        return match error.code() {
+            Some(code) => Fault::Refused(other(code, &said)),
+            None => Fault::Lost(broken(error, server)),
+        };
+    };
+    let redirect = || error.redirect_node().and_then(|(node, slot)| Some((Address::parse(node)?, slot)));
+    Fault::Refused(match kind {
+        ServerErrorKind::NoScript => Refusal::NoScript,
+        ServerErrorKind::Moved => match redirect() {
+            Some((address, slot)) => Refusal::Moved { slot, address },
+            None => Refusal::NotReady(said(ErrorKind::Unavailable, "moved a slot, without saying where")),
+        },
+        ServerErrorKind::Ask => match redirect() {
+            Some((address, _)) => Refusal::Ask { address },
+            None => Refusal::NotReady(said(ErrorKind::Unavailable, "is moving a slot, without saying where")),
+        },
+        ServerErrorKind::TryAgain => {
+            Refusal::TryAgain(said(ErrorKind::Unavailable, "is moving the keys of a slot"))
+        }
+        ServerErrorKind::ReadOnly => {
+            Refusal::ReadOnly(said(ErrorKind::Unavailable, "is a replica and takes no writes"))
+        }
+        ServerErrorKind::BusyLoading => {
+            Refusal::NotReady(said(ErrorKind::Unavailable, "is still loading its data"))
+        }
+        ServerErrorKind::ClusterDown => {
+            Refusal::NotReady(said(ErrorKind::Unavailable, "says that its cluster is down"))
+        }
+        ServerErrorKind::MasterDown => {
+            Refusal::NotReady(said(ErrorKind::Unavailable, "has lost its primary"))
+        }
+        ServerErrorKind::NoPerm => Refusal::Other(said(
+            ErrorKind::Refused,
+            "does not permit a command that the store needs (the crate's documentation lists them)",
+        )),
+        _ => other(error.code().unwrap_or_default(), &said),
+    })
+}
+
+/// What a code means that the library has no name for.
+fn other(code: &str, said: &dyn Fn(ErrorKind, &str) -> StoreError) -> Refusal {
+    match code {
+        "OOM" => Refusal::Other(said(ErrorKind::Full, "has no memory left for new state (maxmemory)")),
+        "WRONGTYPE" => {
+            Refusal::Other(said(ErrorKind::Corrupt, "holds something else under a key of the limiter"))
+        }
+        "NOAUTH" | "WRONGPASS" => Refusal::Other(said(ErrorKind::Refused, "wants other credentials")),
+        "MISCONF" | "NOREPLICAS" => Refusal::NotReady(said(ErrorKind::Unavailable, "refuses writes for now")),
+        "BUSY" => Refusal::NotReady(said(ErrorKind::Unavailable, "is busy with a long script")),
+        _ => Refusal::Other(said(ErrorKind::Internal, "refused")),
+    }
+}
+
+/// A connection that broke, or could not be made.
+pub(crate) fn broken(error: RedisError, server: &str) -> StoreError {
+    let (kind, what) = match error.kind() {
+        redis::ErrorKind::AuthenticationFailed => {
+            (ErrorKind::Refused, "refused the credentials; check user and password in the URL")
+        }
+        redis::ErrorKind::InvalidClientConfig => (ErrorKind::Refused, "cannot be connected to as configured"),
+        redis::ErrorKind::Server(_) | redis::ErrorKind::Extension => {
+            (ErrorKind::Refused, "refused the connection")
+        }
+        _ if error.is_timeout() => (ErrorKind::Timeout, "did not answer in time"),
+        _ if error.is_connection_refusal() => (ErrorKind::Unavailable, "cannot be reached"),
+        _ => (ErrorKind::Unavailable, "lost the connection"),
+    };
+    StoreError::new(kind, format!("redis at {server} {what}: {error}")).caused_by(error)
+}
+
+/// What a script said of one run of a call: the others went through.
+pub(crate) fn of_run(message: &str, limit: &str) -> StoreError {
+    let message = format!("limit `{limit}`: what is stored for this key is not the limiter's own: {message}");
+    StoreError::new(ErrorKind::Corrupt, message)
+}
+
+/// An answer that no script of ours gives.
+pub(crate) fn not_understood(server: &str) -> StoreError {
+    let message = format!("redis at {server} answered in a way that no script of the store does");
+    StoreError::new(ErrorKind::Internal, message).with_unknown_effect()
+}
+
+impl Address {
+    /// From `host:port`.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        Some(Self { host: host.to_owned(), port: port.parse().ok()? })
+    }
+}

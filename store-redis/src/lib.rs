@@ -1,0 +1,64 @@
+//! Tollgate's store on Redis: every algorithm in one atomic round trip.
+//!
+//! ```no_run
+//! use tollgate_core::{Limit, Limiter};
+//! use tollgate_store_redis::RedisStore;
+//!
+//! # async fn start() -> Result<(), Box<dyn std::error::Error>> {
+//! let limiter = Limiter::new(RedisStore::connect("redis://127.0.0.1").await?);
+//! let api = Limit::per_second(50).burst(100).build("api")?;
+//! if limiter.check(&api, "user:42").await?.is_denied() {
+//!     // too many
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! [`Config`] says which URLs there are: one server, Sentinel, Cluster, client-side shards.
+//!
+//! # What to rely on
+//!
+//! - **One script call per request**, whatever the number of its charges, and one per batch and server. The server's own
+//!   clock decides, so the clocks of a fleet need not agree.
+//! - **Atomic**: on one server, and behind Sentinel, any request is a single step. In a cluster and over shards that is
+//!   so for all limits of one entity; a request over several entities is kept all or nothing by giving back.
+//! - **Nothing is executed twice.** A call that may have been executed is sent again only under its
+//!   [operation id](tollgate_core::OperationId); otherwise its error says that it may have taken effect.
+//! - **What a server forgets is forgotten**: after a restart without persistence, or a failover to a replica that had not
+//!   heard of the last writes, decisions are right for the state that the server has.
+//! - **State goes by itself**: every key has a time-to-live, the time until it equals a fresh state plus a margin.
+//!
+//! # What the server needs
+//!
+//! Redis 6 or newer; tested on 7.0. A user with rights on `~tollgate:*` and the commands `+evalsha +eval +time +get +set
+//! +psetex +del +pexpire +getrange +setrange +append +strlen +zadd +zrem +zrange +zrangebylex +zrevrangebylex +ping +unwatch
+//! +hello +select +client|setinfo`; for clusters also `+cluster|slots +asking`, for shards with replicas `+role`. It must not
+//! evict keys that still count: `maxmemory-policy noeviction` or one of the `volatile-ttl` kind if memory is short.
+//!
+//! # Layout
+//!
+//! - `config`, `url`: what users say; `store`: the seam
+//! - `take`, `decide`: requests to script calls and back; `scripts/*.lua`: what runs on the server
+//! - `spread`: requests over several places; `snapshot`: export and merge
+//! - `topology`: which server a key lives on; `server`: its connections; `error`: what goes wrong there
+//! - `key`, `script`, `call`, `reply`, `owned`, `settings`: what these are made of
+
+mod call;
+mod config;
+mod decide;
+mod error;
+mod key;
+mod owned;
+mod reply;
+mod script;
+mod server;
+mod settings;
+mod snapshot;
+mod spread;
+mod store;
+mod take;
+mod topology;
+mod url;
+
+pub use config::Config;
+pub use store::RedisStore;
