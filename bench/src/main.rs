@@ -1,16 +1,25 @@
-//! Tollgate side by side with other limiters, in one process and one run.
+//! Tollgate side by side with other limiters, in one run.
 //!
 //! Figures from two runs, let alone two machines, say little about each other;
 //! the ratios at the end of one run are what counts.
 //!
 //! # Layout
 //!
-//! - `memory`: the subcommand: which subjects, which workloads, which claims
-//! - `measure`, `crowding`: threads, rounds, and which of them count
+//! Of both subcommands:
+//!
 //! - `report`: the table and the claim lines
-//! - `subject`, `keys`: what is measured, and the keys it is asked about
+//! - `keys`: the keys that subjects are asked about
+//! - `crowding`: whether other programs were in the way
+//!
+//! Of `memory`, the limiters that keep their state in this process:
+//!
+//! - `memory`: which subjects, which workloads, which claims
+//! - `measure`: threads, rounds, and which of them count
+//! - `subject`: what is measured
 //! - `tollgate`, `floor`, `peers`: the subjects
 //! - `alloc`: counts live bytes, for the memory a key takes
+//!
+//! Of `redis`, the limiters that keep their state in Redis: `redis`, with a layout of its own.
 
 mod alloc;
 mod crowding;
@@ -20,6 +29,7 @@ mod measure;
 mod memory;
 #[cfg(feature = "peers")]
 mod peers;
+mod redis;
 mod report;
 mod subject;
 mod tollgate;
@@ -31,17 +41,30 @@ use measure::Plan;
 
 const USAGE: &str = "\
 usage: tollgate-bench memory [--rounds N] [--quick]
+       tollgate-bench redis [--rounds N] [--quick] [--server URL]
 
-  memory      compare the limiters that keep their state in this process
-  --rounds N  rounds per workload (7; 3 with --quick)
-  --quick     a short run, to see that everything works; its figures are rough";
+  memory        compare the limiters that keep their state in this process
+  redis         compare the limiters that keep their state in Redis
+  --rounds N    rounds per workload (memory 7, redis 11; 3 with --quick)
+  --quick       a short run, to see that everything works; its figures are rough
+  --server URL  not a redis-server started for the run, but this one, which should have nothing
+                else to do; all keys contain `tollgate-bench-` and are removed at the end";
+
+enum Command {
+    Memory(Plan),
+    Redis(redis::Options),
+}
 
 fn main() -> ExitCode {
-    let Some(plan) = parse(std::env::args().skip(1)) else {
+    let Some(command) = parse(std::env::args().skip(1)) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };
-    match memory::run(&plan) {
+    let done = match command {
+        Command::Memory(plan) => memory::run(&plan),
+        Command::Redis(options) => redis::run(options),
+    };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("{problem}");
@@ -50,22 +73,25 @@ fn main() -> ExitCode {
     }
 }
 
-/// The plan that the arguments ask for, or `None` if they make no sense.
-fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Plan> {
-    if arguments.next()? != "memory" {
-        return None;
-    }
-    let mut rounds = None;
-    let mut quick = false;
+/// What the arguments ask for, or `None` if they make no sense.
+fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
+    let subcommand = arguments.next()?;
+    let (mut rounds, mut quick, mut server) = (None, false, None);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--rounds" => rounds = Some(arguments.next()?.parse().ok().filter(|&n| n > 0)?),
             "--quick" => quick = true,
+            "--server" if subcommand == "redis" => server = Some(arguments.next()?),
             _ => return None,
         }
     }
-    Some(Plan {
-        rounds: rounds.unwrap_or(if quick { 3 } else { 7 }),
-        lap: Duration::from_millis(if quick { 20 } else { 100 }),
-    })
+    let rounds = |usual| rounds.unwrap_or(if quick { 3 } else { usual });
+    match subcommand.as_str() {
+        "memory" => {
+            let lap = Duration::from_millis(if quick { 20 } else { 100 });
+            Some(Command::Memory(Plan { rounds: rounds(7), lap }))
+        }
+        "redis" => Some(Command::Redis(redis::Options { rounds: rounds(11), quick, server })),
+        _ => None,
+    }
 }

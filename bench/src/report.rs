@@ -68,6 +68,10 @@ impl Findings {
             }
             println!();
         }
+    }
+
+    /// What has to be said about the figures in the tables.
+    pub fn print_remarks(&self) {
         let crowded = |finding: &Finding| matches!(finding, Finding::Figure { crowded: true, .. });
         if self.0.values().any(crowded) {
             println!("~ other programs kept the processors busy: run this again on a quiet machine");
