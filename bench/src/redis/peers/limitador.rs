@@ -30,7 +30,8 @@ impl Remote for Limitador {
     async fn call(&self, keys: &mut Walk<'_>) -> Result<bool, Failure> {
         let values = HashMap::from([(VARIABLE.to_owned(), keys.step().to_owned())]);
         let context = Context::from(values);
-        let answer = self.limiter.check_rate_limited_and_update(&self.namespace, &context, 1).await?;
-        Ok(!answer.limited)
+        let answer = self.limiter.check_rate_limited_and_update(&self.namespace, &context, 1).await;
+        // Its error cannot go to another thread; what it says can.
+        Ok(!answer.map_err(|error| error.to_string())?.limited)
     }
 }
