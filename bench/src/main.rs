@@ -45,7 +45,7 @@ usage: tollgate-bench memory [--rounds N] [--quick]
 
   memory        compare the limiters that keep their state in this process
   redis         compare the limiters that keep their state in Redis
-  --rounds N    rounds per workload (memory 7, redis 11; 3 with --quick)
+  --rounds N    rounds per workload (7; 3 with --quick)
   --quick       a short run, to see that everything works; its figures are rough
   --server URL  not a redis-server started for the run, but this one, which should have nothing
                 else to do; all keys contain `tollgate-bench-` and are removed at the end";
@@ -85,13 +85,13 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
             _ => return None,
         }
     }
-    let rounds = |usual| rounds.unwrap_or(if quick { 3 } else { usual });
+    let rounds = rounds.unwrap_or(if quick { 3 } else { 7 });
     match subcommand.as_str() {
         "memory" => {
             let lap = Duration::from_millis(if quick { 20 } else { 100 });
-            Some(Command::Memory(Plan { rounds: rounds(7), lap }))
+            Some(Command::Memory(Plan { rounds, lap }))
         }
-        "redis" => Some(Command::Redis(redis::Options { rounds: rounds(11), quick, server })),
+        "redis" => Some(Command::Redis(redis::Options { rounds, quick, server })),
         _ => None,
     }
 }

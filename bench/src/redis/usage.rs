@@ -9,14 +9,15 @@ use ::redis::cmd;
 use super::subject::Failure;
 use crate::crowding;
 
-/// Processor time used up to a moment, or between two.
+/// Time used up to a moment, or between two.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {
-    /// By this process.
+    /// Of the processors, by this process.
     pub client: Duration,
-    /// By the server, the network included.
+    /// Of the processors, by the server, the network included.
     pub server: Duration,
-    /// By the server inside of scripts: its own account of them.
+    /// By the server inside of scripts: its own account of them, which goes by the clock and so
+    /// includes what other programs took from it meanwhile.
     pub scripts: Duration,
 }
 
