@@ -199,6 +199,12 @@ impl<'a> Charge<'a> {
         }
     }
 
+    /// A plain check: takes now or not at all, and nothing has to be given back afterwards.
+    pub(crate) fn is_check(&self) -> bool {
+        matches!(self.ask.action, Action::Take { max_wait: None })
+            && self.limit.kind() != AlgorithmKind::Concurrency
+    }
+
     /// It only looks: it can change nothing, whatever the answer.
     pub fn only_looks(&self) -> bool {
         self.ask.cost == 0 && matches!(self.ask.action, Action::Take { .. } | Action::TakeUpTo)

@@ -211,7 +211,7 @@ do
     local index, turn, last = body.ended + 1, 1, ZERO
     while places > 0 do
       local theirs, ours = stored(body.source, index), own[turn]
-      if theirs and all[name_of(theirs.id, theirs.expires)] ~= nil then
+      if theirs and body.changes and all[name_of(theirs.id, theirs.expires)] ~= nil then
         index = index + 1
       elseif theirs and not (ours and ours.expires < theirs.expires) then
         places, last, index = places - theirs.places, theirs.expires, index + 1

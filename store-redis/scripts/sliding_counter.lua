@@ -18,14 +18,14 @@ do
 
   -- When a sub-bucket begins, under the numbers of a limit or of a body.
   local function begin(numbers, bucket)
-    local number, parts = plain(bucket), plain(numbers.parts)
-    local rest = number % parts
-    local periods = of((number - rest) / parts)
-    if number >= 2 ^ 53 then
+    local number, parts, periods, rest = plain(bucket), plain(numbers.parts)
+    if number < 2 ^ 53 then
+      rest = of(number % parts)
+      periods = of((number - rest[2]) / parts)
+    else
       periods, rest = split(bucket, numbers.parts)
-      rest = plain(rest)
     end
-    return times(periods, numbers.period) + scale_up(of(rest), numbers.period, numbers.parts)
+    return times(periods, numbers.period) + scale_up(rest, numbers.period, numbers.parts)
   end
 
   local function sum(counts)
@@ -64,12 +64,12 @@ do
     return current, counts
   end
 
-  -- When at least `excess` has gone out of sight.
-  local function when_gone(limit, newest, counts, excess)
-    local gone = 0
-    for age = #counts, 1, -1 do
-      gone = gone + counts[age]
-      if counts[age] > 0 and gone >= excess then
+  -- When at least `excess` of what is used has gone out of sight. Mostly all of it is asked for, which the youngest tells.
+  local function when_gone(limit, newest, counts, used, excess)
+    local older = used
+    for age = 1, #counts do
+      older = older - counts[age]
+      if older < excess then
         return begin(limit, newest + limit.parts - of(age - 1))
       end
     end
@@ -112,7 +112,8 @@ do
 
     fresh_at = function(limit, body)
       local newest, counts = adopted(limit, body)
-      return least(when_gone(limit, newest, counts, sum(counts)), END_OF_TIME)
+      local used = sum(counts)
+      return least(when_gone(limit, newest, counts, used, used), END_OF_TIME)
     end,
 
     decide = function(limit, body, now, ask)
@@ -150,13 +151,13 @@ do
           outcome = NEVER_FITS
         elseif used + asked > limit.count then
           outcome = DENIED
-          wait = when_gone(limit, newest, counts, used + asked - limit.count) - now
+          wait = when_gone(limit, newest, counts, used, used + asked - limit.count) - now
         else
           granted, used = cost, used + cost
           add(counts, 1, cost)
         end
       end
-      local reset = when_gone(limit, newest, counts, used) - now
+      local reset = when_gone(limit, newest, counts, used, used) - now
       -- Without a count too it remembers which sub-bucket is the newest, for a clock that is set back.
       return counted(limit.count, used, outcome, granted, wait, reset),
         { period = limit.period, parts = limit.parts, newest = newest, counts = counts }

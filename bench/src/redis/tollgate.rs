@@ -1,19 +1,145 @@
 //! Tollgate's own subjects.
-//!
-//! The Redis store's rows go into [`all`], under the names that the claims in [`super`] ask for.
 
-use super::subject::Contestant;
+use std::time::Duration;
 
-/// A check with one charge: what every claim is about. In [`super::CHECKS_50`],
-/// [`super::CHECKS_500`] and [`super::ALONE`].
+use tollgate::{Charge, Limit, LimitBuilder, Limiter, Request, Run, Store, SystemClock};
+use tollgate_store_redis::{Config, RedisStore};
+
+use super::subject::{Contestant, Failure, Place, QUOTA, Remote, runner};
+use super::{ALONE, CHECKS_50, CHECKS_500};
+use crate::keys::Walk;
+
+/// A check with one charge: what every claim is about.
 pub const ONE: &str = "tollgate";
-/// One verdict on five charges. In [`super::CHECKS_50`] and [`super::ALONE`].
+/// One verdict on five charges.
 pub const FIVE: &str = "tollgate 5 charges";
-/// 64 independent checks in one call. In [`super::ALONE`].
+/// 64 independent checks in one call.
 pub const BATCH: &str = "tollgate batch of 64";
 
-/// Besides the three above, one row per algorithm and number of charges (1 and 5) in
-/// [`super::ALONE`], where the table tells what each costs the server.
 pub fn all() -> Vec<Contestant> {
-    Vec::new()
+    let ours = |name, build, workloads| Contestant { name, build, peer: false, workloads };
+    let mut all = vec![
+        ours(ONE, |place| runner(Check::build(place)), &[CHECKS_50, CHECKS_500, ALONE]),
+        ours(FIVE, |place| runner(Charges::<5>::build(place, bucket)), &[CHECKS_50, ALONE]),
+        ours(BATCH, |place| runner(Batch::build(place)), &[ALONE]),
+        ours(
+            "tollgate named checks",
+            |place| runner(async { Check::build(place).await.map(Check::exactly_once) }),
+            &[CHECKS_50, ALONE],
+        ),
+    ];
+    // What each algorithm costs the server, with one charge and with five of one entity.
+    macro_rules! algorithms {
+        ($($name:literal: $limit:expr;)*) => {$(
+            all.push(ours(concat!($name, ", 1"), |place| runner(Charges::<1>::build(place, $limit)), &[ALONE]));
+            all.push(ours(concat!($name, ", 5"), |place| runner(Charges::<5>::build(place, $limit)), &[ALONE]));
+        )*};
+    }
+    algorithms! {
+        "token bucket": bucket;
+        "token bucket, uneven": || Limit::per(700_001, QUOTA.period);
+        "token bucket by interval": || bucket().refill_by_interval();
+        "leaky bucket": || bucket().leaky_bucket();
+        "leaky bucket as a queue": || bucket().queue(1_000_000);
+        "GCRA": || bucket().gcra();
+        "smooth bursty": || Limit::per(100_000_000, Duration::from_secs(1)).burst(1_000_000).smooth();
+        "smooth warming up": || Limit::per(100_000_000, Duration::from_secs(1)).warm_up(Duration::from_secs(1));
+        "fixed window": || bucket().fixed_window();
+        "sliding window": || bucket().sliding_window();
+        "sliding counter": || bucket().sliding_counter(10);
+        "sliding log": || Limit::per(100, Duration::from_millis(1)).sliding_log();
+        "concurrency": || Limit::concurrent(100_000).lease(Duration::from_millis(1));
+        "blocking bucket": || bucket().block_for(Duration::from_secs(60));
+    }
+    all
+}
+
+fn bucket() -> LimitBuilder {
+    Limit::per(QUOTA.count, QUOTA.period)
+}
+
+async fn connect(place: &Place) -> Result<RedisStore, Failure> {
+    // Not a second more than the state itself: what expires while others are measured is nobody's cost.
+    let config = Config::new(&place.url).prefix(&place.namespace).must_be_there();
+    Ok(config.connect().await?)
+}
+
+/// What nearly all calls are.
+struct Check {
+    limiter: Limiter<RedisStore>,
+    limit: Limit,
+}
+
+impl Check {
+    async fn build(place: Place) -> Result<Self, Failure> {
+        let limiter = Limiter::new(connect(&place).await?);
+        Ok(Self { limiter, limit: bucket().build("api")? })
+    }
+
+    fn exactly_once(self) -> Self {
+        Self { limiter: self.limiter.exactly_once(), ..self }
+    }
+}
+
+impl Remote for Check {
+    async fn call(&self, keys: &mut Walk<'_>) -> Result<bool, Failure> {
+        let decision = self.limiter.check(&self.limit, keys.step()).await?;
+        // Everything that there is to be told: nobody else computes less.
+        let told = (decision.remaining(), decision.retry_after(), decision.reset_after());
+        std::hint::black_box(told);
+        Ok(decision.is_allowed())
+    }
+}
+
+/// One verdict on `N` limits of one entity.
+struct Charges<const N: usize> {
+    limiter: Limiter<RedisStore>,
+    limits: [Limit; N],
+}
+
+impl<const N: usize> Charges<N> {
+    async fn build(place: Place, limit: fn() -> LimitBuilder) -> Result<Self, Failure> {
+        let limiter = Limiter::new(connect(&place).await?);
+        let limits =
+            (0..N).map(|index| limit().build(&format!("limit-{index}"))).collect::<Result<Vec<_>, _>>()?;
+        let limits = limits.try_into().map_err(|_| "as many limits as charges")?;
+        Ok(Self { limiter, limits })
+    }
+}
+
+impl<const N: usize> Remote for Charges<N> {
+    async fn call(&self, keys: &mut Walk<'_>) -> Result<bool, Failure> {
+        let key = keys.step();
+        let charges: [Charge<'_>; N] = self.limits.each_ref().map(|limit| limit.charge(key));
+        let verdict = self.limiter.check_all(charges).await?;
+        Ok(verdict.is_allowed())
+    }
+}
+
+/// Checks that have nothing to do with each other, in one call.
+struct Batch {
+    store: RedisStore,
+    limit: Limit,
+}
+
+impl Batch {
+    async fn build(place: Place) -> Result<Self, Failure> {
+        Ok(Self { store: connect(&place).await?, limit: bucket().build("api")? })
+    }
+}
+
+impl Remote for Batch {
+    const CHECKS: u32 = 64;
+
+    async fn call(&self, keys: &mut Walk<'_>) -> Result<bool, Failure> {
+        let charges: Vec<_> = (0..Self::CHECKS).map(|_| [self.limit.charge(keys.step())]).collect();
+        let runs: Vec<_> = charges.iter().map(|charge| Run::new(Request::new(charge), 1)).collect();
+        let now = tollgate::Clock::now(&SystemClock::new());
+        for answer in self.store.decide_batch(&runs, now).await {
+            if answer?.passed() == 0 {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
 }

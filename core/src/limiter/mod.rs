@@ -39,6 +39,7 @@ pub struct Limiter<S, #[cfg(feature = "std")] C = SystemClock, #[cfg(not(feature
     store: S,
     clock: C,
     observer: Option<Arc<dyn Observer>>,
+    exactly_once: bool,
     #[cfg(feature = "std")]
     line: line::Lines,
 }
@@ -58,9 +59,20 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             store,
             clock,
             observer: None,
+            exactly_once: false,
             #[cfg(feature = "std")]
             line: line::Lines::default(),
         }
+    }
+
+    /// Names plain checks, too, on stores whose answers may be lost. A check whose answer was lost is then asked for
+    /// again, and counts once; otherwise it is an error that says that it may have taken effect. Everything else
+    /// (debits, refunds, reservations, leases) is always named. The store has to remember every check for that, which
+    /// costs it about as much as the check itself.
+    #[must_use]
+    pub fn exactly_once(mut self) -> Self {
+        self.exactly_once = true;
+        self
     }
 
     /// Tells `observer` what happens.
@@ -98,7 +110,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     )]
     pub fn charge(&self, charge: Charge<'_>) -> impl Future<Output = Result<Decision, StoreError>> + Send {
         async move {
-            let decision = if self.names_calls() {
+            let decision = if self.names(core::slice::from_ref(&charge)) {
                 self.charge_named(&charge).await?
             } else {
                 self.store.decide_one(&charge, &self.clock).await?
@@ -162,16 +174,19 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         self.charge(limit.charge(key).action(Action::Forget)).await.map(drop)
     }
 
-    /// A call whose answer may be lost is named, so that nobody repeats it blindly.
+    /// Where answers may be lost, a call is named, so that it can be repeated without being executed twice. Plain
+    /// checks are named only if that was asked for: to remember them would cost as much as to decide them.
     #[inline]
-    fn names_calls(&self) -> bool {
-        cfg!(feature = "std") && self.store.capability().may_lose_answers
+    fn names(&self, charges: &[Charge<'_>]) -> bool {
+        cfg!(feature = "std")
+            && self.store.capability().may_lose_answers
+            && charges.iter().any(|charge| !charge.only_looks() && (self.exactly_once || !charge.is_check()))
     }
 
     fn request<'a>(&self, charges: &'a [Charge<'a>]) -> Request<'a> {
         let request = Request::new(charges);
         #[cfg(feature = "std")]
-        if self.names_calls() && !charges.iter().all(Charge::only_looks) {
+        if self.names(charges) {
             return request.with_id(crate::OperationId::unique());
         }
         request
