@@ -40,10 +40,13 @@
 //! - `trials`: one file per behaviour. `replay` compares seeded random traces with core's pure function.
 //! - `samples`: the limits that are tried, at least one per algorithm.
 //! - `stand`: a store, a time and a namespace, driven by hand. `pure`: what the pure function says.
+//! - `servers`, with the feature of that name: real servers to put a store's client on trial.
 
 mod pure;
 mod samples;
 mod seed;
+#[cfg(feature = "servers")]
+pub mod servers;
 mod stand;
 mod suite;
 mod trials;

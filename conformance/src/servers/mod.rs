@@ -1,0 +1,45 @@
+//! Real servers, started by the tests that need them and gone with them.
+//!
+//! A server runs in a container on the host's network, so that its port is one of this machine and a cluster is what
+//! it is in production. With `TOLLGATE_TEST_SERVERS=processes` in the environment it is a plain process instead, which
+//! needs `redis-server` on the path. `./scripts/test` sees to either. `TOLLGATE_TEST_REDIS_IMAGE` names another image
+//! than `redis:7`.
+//!
+//! ```no_run
+//! use tollgate_conformance::servers::Redis;
+//!
+//! # async fn test() {
+//! let mut redis = Redis::start(&["--maxmemory", "16mb"]).await;
+//! assert_eq!(redis.call(&["PING"]).await.text(), "PONG");
+//! redis.kill().await;
+//! assert!(redis.try_call(&["PING"]).await.is_err());
+//! redis.start_again().await;
+//! # }
+//! ```
+//!
+//! Nothing here is a result that a test would handle: what cannot be done panics and says why.
+//!
+//! # Layout
+//!
+//! - [`Redis`]; [`RedisCluster`] with its [`Migration`] of a slot; [`RedisSentinel`]; [`redis_url`] for a suite.
+//! - `launch`: a server in a `container` or as a `process`. `lifeline`: how it ends, come what may. `port`: where it listens.
+//! - [`Reply`] (`wire`): just enough of the protocol, so that servers are not set up by the client under test.
+//! - `patience`: waiting for what a server does in its own time.
+
+mod cluster;
+mod container;
+mod launch;
+mod lifeline;
+mod migration;
+mod patience;
+mod port;
+mod process;
+mod redis;
+mod sentinel;
+mod wire;
+
+pub use cluster::RedisCluster;
+pub use migration::Migration;
+pub use redis::{Redis, redis_url};
+pub use sentinel::RedisSentinel;
+pub use wire::Reply;
