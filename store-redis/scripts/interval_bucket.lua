@@ -6,7 +6,7 @@
 --   otherwise more than the capacity is missing only because the limit has changed)
 
 do
-  -- Where core's instants stop, which is past the latest that it keeps.
+  -- Where a word of core saturates, long past the latest instant that is kept.
   local LAST = wide(2 ^ 16 - 1, BASE - 1)
 
   -- The bucket as of now: refilled by every period that has passed.

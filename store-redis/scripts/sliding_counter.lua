@@ -77,8 +77,8 @@ do
   end
 
   local function add(counts, age, cost)
-    for younger = #counts + 1, age do
-      counts[younger] = 0
+    for older = #counts + 1, age do
+      counts[older] = 0
     end
     counts[age] = saturated(counts[age] + cost)
   end

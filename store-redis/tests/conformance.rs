@@ -1,23 +1,29 @@
-//! The conformance suite on a real Redis.
+//! The conformance suite on one real Redis: a container, or whatever `TOLLGATE_TEST_REDIS` names, a cluster too.
 
 use std::process::ExitCode;
 
-use tollgate_conformance::{Subject, run};
+use tokio::sync::OnceCell;
+use tollgate_conformance::{Subject, run, servers};
 use tollgate_store_redis::{Config, RedisStore};
 
+#[derive(Default)]
 struct Redis {
-    url: String,
+    store: OnceCell<RedisStore>,
 }
 
 impl Subject for Redis {
     type Store = RedisStore;
 
     async fn open(&self) -> RedisStore {
-        Config::new(&self.url).by_callers_time().must_be_there().connect().await.expect("a server to try")
+        let connect = async || {
+            let url = servers::redis_url().await;
+            // Replays bring their own time along, and states outlive whatever they do with it.
+            Config::new(url).by_callers_time().must_be_there().connect().await.expect("a server to try")
+        };
+        self.store.get_or_init(connect).await.clone()
     }
 }
 
 fn main() -> ExitCode {
-    let url = std::env::var("TOLLGATE_TEST_REDIS").expect("the URL of a redis in TOLLGATE_TEST_REDIS");
-    run(Redis { url })
+    run(Redis::default())
 }
