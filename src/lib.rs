@@ -2,15 +2,24 @@
 //!
 //! # Layout
 //!
-//! This crate re-exports `tollgate-core` and brings a store along: [`in_memory`] is always there with the
-//! feature `memory`, which is on by default.
+//! This crate re-exports `tollgate-core` and brings stores along, each by a feature: `memory`, which is on by default, and
+//! `redis`. [`in_memory`] is a limiter on the first; [`connect`] is one on whichever store a URL names.
 
+mod connect;
+
+pub use connect::connect;
 pub use tollgate_core::*;
 
 /// The store in this process's memory.
 #[cfg(feature = "memory")]
 pub mod memory {
     pub use tollgate_store_memory::{Config, DirectLimiter, MemoryStore, Stats};
+}
+
+/// The store on Redis.
+#[cfg(feature = "redis")]
+pub mod redis {
+    pub use tollgate_store_redis::{Config, RedisStore};
 }
 
 /// A limiter on this process's memory: no server, no runtime, room for a million keys.

@@ -44,7 +44,7 @@ do
     return { expires = wide(h, l), id = id, places = places }
   end
 
-  -- Takes in members from a rank on; leases come before those that find them by name.
+  -- Takes in members, which are in order: after the leases come those that find them by name.
   local function take_in(source, members, from)
     for i = from, #members do
       if members[i]:byte() ~= ('l'):byte() then

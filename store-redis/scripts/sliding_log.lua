@@ -2,9 +2,10 @@
 -- optionally there is a minimum gap between actions.
 --
 -- limit: count, period, gap, count_denied
--- value: '>B I2I6 I2I6 I4 I4 I2I6 I7 I7 B'  version, fresh, blocked, how many entries at the front are past, how many are not
---        (0: there is no body), instant and sum of the newest entry, the sum of what is past, whether the newest cost anything
---        and all entries but the newest, the oldest first, each '>I2I6 I7': an instant, and a sum
+-- value: '>B I2I6 I2I6 I4 I4 I2I6 I7 I7 B'  version, fresh, blocked, how many entries at the front are past, how many are
+--        not (0: there is no body), instant and sum of the newest entry, the sum of what is past, whether the newest cost
+--        anything; then all entries but the newest, the oldest first, each '>I2I6 I7': an instant, and a sum; and after
+--        them what is left of entries that were taken back, which means nothing
 -- body:  source      where the server's entries are read (nil: it has none)
 --        first, last which entries are in the log, counted from 0; those before are past
 --        at, sum     the newest entry, which is `last`
@@ -307,7 +308,8 @@ do
       if version ~= VERSION then
         error('TOLLGATE a state of version ' .. version .. ' was found, and only version ' .. VERSION .. ' is understood')
       end
-      local fresh_h, fresh_l, blocked_h, blocked_l, first, count, h, l, sum, past, paid = unpack('>I2I6I2I6I4I4I2I6I7I7B', text, 2)
+      local fresh_h, fresh_l, blocked_h, blocked_l, from = unpack('>I2I6I2I6', text, 2)
+      local first, count, h, l, sum, past, paid = unpack('>I4I4I2I6I7I7B', text, from)
       local last, body = first + count - 1, nil
       if count > 0 then
         local source = { key = key, [0] = text:sub(HEADER + 1) }
