@@ -17,13 +17,10 @@
 do
   local each = unpack
   local call, pack, unpack = redis.call, struct.pack, struct.unpack
-  local VERSION = 1
   -- Leases that are read with the header, and the most that are read or written at once.
   local FEW, MANY = 7, 500
   -- After every member that begins alike.
   local LAST = ('\255'):rep(13)
-  -- The time of the call, which every decision is told, and `save` is not.
-  local present = ZERO
   local EMPTY = { ended = 0, used = 0, latest = ZERO, loose = false }
 
   -- Anonymous places that end together are one lease.
@@ -108,15 +105,6 @@ do
       changes = changes.older
     end
     return all
-  end
-
-  local function changed(body, changes)
-    for name, value in pairs(body) do
-      if changes[name] == nil then
-        changes[name] = value
-      end
-    end
-    return changes
   end
 
   local function change(body, name, lease)
@@ -281,9 +269,7 @@ do
         return nil
       end
       local _, version = unpack('BB', members[1])
-      if version ~= VERSION then
-        error('TOLLGATE a state of version ' .. version .. ' was found, and only version ' .. VERSION .. ' is understood')
-      end
+      check_version(version)
       local fresh_h, fresh_l, blocked_h, blocked_l, h, l, used = unpack('>I2I6I2I6I2I6I7', members[1], 3)
       local body
       if used > 0 then
@@ -294,7 +280,7 @@ do
       return { body = body, blocked = wide(blocked_h, blocked_l), fresh = wide(fresh_h, fresh_l), header = members[1] }
     end,
 
-    save = function(_, key, before, state, ttl)
+    save = function(_, key, before, state, ttl, now)
       local body, head = state.body, header(state)
       local source = body and body.source
       if not body and before and before.header == head then
@@ -303,7 +289,7 @@ do
         -- There can be many leases, and they can be freed in the background.
         call('UNLINK', key)
       end
-      if not body and state.blocked <= present then
+      if not body and state.blocked <= now then
         return
       end
       local old, new = {}, {}
@@ -349,7 +335,6 @@ do
 
     decide = function(limit, body, now, ask)
       local action, cost, id = ask.action, ask.cost, ask.lease
-      present = now
       body = swept(body or EMPTY, now)
       if action == TAKE then
         return take(limit, body, now, cost, id)

@@ -5,7 +5,7 @@
 --                               operation is remembered in milliseconds, how many limits and how many runs follow
 --          a limit:  '>B B I4 I4 I2 I2I6 I2I6 B'  kind, flags, count, capacity, digest, period, block time, and how many
 --                               words of its algorithm follow, each '>I2I6'
---          a run:    '>I2 I4 B'  the key of its operation (0: none), how often, how many charges follow
+--          a run:    '>I2 I4 I2'  the key of its operation (0: none), how often, how many charges follow
 --          a charge: '>I2 I2 B I4 B I2I6 c16'  limit, key, action, cost, whether the next counts, the instant or the
 --                               longest wait, lease
 -- reply    '>I2I6' the time of the decisions, then for each run a byte: 0, and every decision of every repetition as
@@ -13,7 +13,6 @@
 --          or 1, and what is wrong as '>I2' bytes
 
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
-local VERSION = 1
 -- The flag of a limit that blocks whom it denies; the others are the algorithm's own.
 local BLOCKS = 128
 local input, at = ARGV[1], 1
@@ -160,23 +159,14 @@ local function read_value(limit, key)
   if not text then
     return nil
   end
-  local version, from = unpack('B', text)
-  if version ~= VERSION then
-    error('TOLLGATE a state of version ' .. version .. ' was found, and only version ' .. VERSION .. ' is understood')
-  end
-  local fresh, blocked, there, h, l = ZERO, ZERO, 1, 0, 0
-  if not limit.rules.is_flow then
-    h, l, from = unpack('>I2I6', text, from)
-    fresh = wide(h, l)
-  end
+  local version, h, l, from = unpack('>BI2I6', text)
+  check_version(version)
+  local fresh, blocked, there = wide(h, l), ZERO, 1
   if limit.blocks then
     h, l, there, from = unpack('>I2I6B', text, from)
     blocked = wide(h, l)
   end
   local body = there == 1 and limit.rules.read(text, from) or nil
-  if limit.rules.is_flow then
-    return ending(limit, body, blocked), text
-  end
   return { body = body, blocked = blocked, fresh = fresh }, text
 end
 
@@ -184,10 +174,7 @@ local function value_of(limit, state)
   if not state.body and state.blocked <= now then
     return nil
   end
-  local text = pack('B', VERSION)
-  if not limit.rules.is_flow then
-    text = text .. pack('>I2I6', state.fresh[1], state.fresh[2])
-  end
+  local text = pack('>BI2I6', VERSION, state.fresh[1], state.fresh[2])
   if limit.blocks then
     text = text .. pack('>I2I6B', state.blocked[1], state.blocked[2], state.body and 1 or 0)
   end
@@ -211,7 +198,7 @@ end
 
 -- In milliseconds, rounded up: when the server may forget a state.
 local function time_to_live(state)
-  return plain(scale_up(state.fresh - now, of(1), of(1e6))) + margin
+  return math.max(plain(scale_up(state.fresh - now, of(1), of(1e6))) + margin, 1)
 end
 
 local function save(key)
@@ -220,7 +207,7 @@ local function save(key)
     return
   end
   if limit.rules.save then
-    limit.rules.save(limit, KEYS[key], before.state, state, time_to_live(state))
+    limit.rules.save(limit, KEYS[key], before.state, state, time_to_live(state), now)
     return
   end
   local text = value_of(limit, state)
@@ -307,7 +294,7 @@ end
 local reply, operations = { pack('>I2I6', now[1], now[2]) }, {}
 for i = 1, run_count do
   local operation, times_over, count
-  operation, times_over, count, at = unpack('>I2I4B', input, at)
+  operation, times_over, count, at = unpack('>I2I4I2', input, at)
   local charges = read_charges(count)
   local known = operation > 0 and (operations[operation] or call('GET', KEYS[operation]))
   if known then

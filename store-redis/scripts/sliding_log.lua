@@ -18,15 +18,13 @@
 
 do
   local call, pack, unpack = redis.call, struct.pack, struct.unpack
-  local VERSION, HEADER, ENTRY = 1, 48, 15
+  local HEADER, ENTRY = 48, 15
   -- Entries that are read at once.
   local BLOCK = 64
   -- A log of as many entries is written as a whole, which is one command instead of three.
   local FEW = 32
   -- Sums start again from zero long before they are no longer exact.
   local LARGE = 2 ^ 51
-  -- The time of the call, which every decision is told, and `save` is not.
-  local present = ZERO
 
   local function entry(body, index)
     if index == body.last then
@@ -78,15 +76,6 @@ do
     end
     local _, sum = entry(body, index - 1)
     return sum
-  end
-
-  local function changed(body, changes)
-    for name, value in pairs(body) do
-      if changes[name] == nil then
-        changes[name] = value
-      end
-    end
-    return changes
   end
 
   -- The log with other entries from an index on; nil if none is left.
@@ -305,9 +294,7 @@ do
         return nil
       end
       local version = text:byte()
-      if version ~= VERSION then
-        error('TOLLGATE a state of version ' .. version .. ' was found, and only version ' .. VERSION .. ' is understood')
-      end
+      check_version(version)
       local fresh_h, fresh_l, blocked_h, blocked_l, from = unpack('>I2I6I2I6', text, 2)
       local first, count, h, l, sum, past, paid = unpack('>I4I4I2I6I7I7B', text, from)
       local last, body = first + count - 1, nil
@@ -323,9 +310,9 @@ do
       }
     end,
 
-    save = function(_, key, before, state, ttl)
+    save = function(_, key, before, state, ttl, now)
       local body = state.body
-      if not body and state.blocked <= present then
+      if not body and state.blocked <= now then
         if before then
           call('DEL', key)
         end
@@ -361,7 +348,6 @@ do
 
     decide = function(limit, body, now, ask)
       local action, cost = ask.action, ask.cost
-      present = now
       body = seen(limit, body, now)
       if action == TAKE then
         return take(limit, body, now, cost)

@@ -1,33 +1,23 @@
--- Takes from buckets, the check that nearly all are: no wait, no block, numbers small enough for plain arithmetic. The same
--- decision as flow.lua's, in less time. What was found goes back, and the caller works out what to tell from that.
+-- Takes from buckets: no wait, no block, numbers small enough for plain arithmetic. The same decisions as flow.lua's, in
+-- less time. What was found goes back, and the caller works out what to tell.
 --
--- KEYS[i]  the states, one for each charge in order
--- ARGV[1]  '<I4'       the margin of a time-to-live in milliseconds, then for each run
---          '<I4B'      how often, how many charges follow, each
---          '<ddddI2'   cost, room, period, excess (in units or nanoseconds, as in core's Pace), digest of the numbers
--- ARGV[2]  '<dd'       the caller's time in seconds and nanoseconds, if it counts
--- reply    '>I2I6'     the time of the decisions, then for each charge what was found: a state, a zero byte for none,
---                      or a byte 255 and what is wrong as '>I2' bytes
+-- KEYS[i]  the states, as flow.lua has them, one for each charge in order
+-- ARGV[1]  '<d'       the margin of a time-to-live in milliseconds, then for each run
+--          '<I4I2'    how often, how many charges follow, each
+--          '<ddddd'   cost, room, period, excess (in units or nanoseconds, as in core's Pace), the mark of the numbers
+-- ARGV[2]  '<dd'      the caller's time in microseconds and nanoseconds, if it counts
+-- reply    '<dd'      the time of the decisions, then for each charge what was found: a zero byte for none, a byte 1 and the
+--                     state, or a byte 255 and what is wrong as '>I2' bytes
 
-local call, unpack, pack = redis.call, struct.unpack, struct.pack
-local input, at = ARGV[1], 1
-local seconds, nanos
-if ARGV[2] then
-  seconds, nanos = unpack('<dd', ARGV[2])
+local each, call, unpack, pack = unpack, redis.call, struct.unpack, struct.pack
+local input, now, nanos, callers = ARGV[1], 0, 0, ARGV[2]
+if callers then
+  now, nanos = unpack('<dd', callers)
 else
   local time = call('TIME')
-  seconds, nanos = time[1] + 0, time[2] * 1000
+  now = time[1] * 1e6 + time[2]
 end
-
--- The time in base 2^48, as states have it: a product of doubles is exact below 2^53.
-local low = seconds % 65536
-local high = (seconds - low) / 65536 * 1e9
-local part = high % 4294967296
-local now_l = part * 65536 + low * 1e9 + nanos
-local now_h = (high - part) / 4294967296
-if now_l >= 281474976710656 then
-  now_h, now_l = now_h + 1, now_l - 281474976710656
-end
+local margin, from = unpack('<d', input)
 
 -- An uneven rate goes from nanoseconds to units and back as core's Pace does: the one rounds down, the other up.
 local function loss(amount, excess, of)
@@ -41,43 +31,55 @@ local function loss(amount, excess, of)
   return lost
 end
 
-local margin
-margin, at = unpack('<I4', input, at)
-local reply, first, size = pack('>I2I6', now_h, now_l), 0, #input
-while at <= size do
+-- What the server has, all at once; and by key, what this call has made of it.
+local found, made = call('MGET', each(KEYS)), {}
+local reply, first, size = { pack('<dd', now, nanos) }, 0, #input
+-- Per charge of a run: its key and mark, in units how far it is used, may be used, and what it costs; when its key expires;
+-- and of an uneven rate the units of a period, the excess, and how long ago the period began.
+local keys, marks, used, full, costs, expiries, scales, excesses, begins = {}, {}, {}, {}, {}, {}, {}, {}, {}
+while from <= size do
   local times, charges
-  times, charges, at = unpack('<I4B', input, at)
-  -- Per charge, in units from the begin of the period that now lies in: how far it is used, and how far it may be.
-  local used, full, costs, digests, paces = {}, {}, {}, {}, {}
+  times, charges, from = unpack('<I4I2', input, from)
   local sound, clamped = true, false
   for i = 1, charges do
-    local cost, room, period, excess, digest
-    cost, room, period, excess, digest, at = unpack('<ddddI2', input, at)
-    local state = redis.pcall('GET', KEYS[first + i])
-    local ahead, free = 0, true
+    local cost, room, period, excess, numbers
+    cost, room, period, excess, numbers, from = unpack('<ddddd', input, from)
+    local key, ahead, free, expires = KEYS[first + i], 0, false, 0
+    -- No string is not nothing: something else may be there.
+    local state = made[key] or found[first + i] or redis.pcall('GET', key)
     if not state then
-      reply = reply .. '\0'
-    elseif state.err or #state ~= 12 or state:byte() ~= 1 then
-      local problem = state.err or 'TOLLGATE what is stored was written by another version or program'
-      reply, sound = reply .. '\255' .. pack('>I2', #problem) .. problem, false
+      reply[#reply + 1] = '\0'
     else
-      local h, l, overdrawn, written = unpack('>I2I6BI2', state, 2)
-      reply = reply .. state
-      ahead = (h - now_h) * 281474976710656 + (l - now_l)
-      if ahead < 0 then
-        ahead = 0
+      local at, mark
+      if not state.err and #state == 24 then
+        at, mark, expires = unpack('<ddd', state)
       end
-      free = written ~= digest and overdrawn == 0
+      if mark and mark >= 134217728 and mark < 268435456 then
+        reply[#reply + 1] = '\1'
+        reply[#reply + 1] = state
+        ahead = (at - now) * 1000 - nanos
+        if mark ~= numbers then
+          local low = mark % 2048
+          local overdrawn = low % 2
+          ahead = ahead + (low - overdrawn) / 2
+          free = mark - low ~= numbers and overdrawn == 0
+        end
+        if ahead < 0 then
+          ahead = 0
+        end
+      else
+        local problem = state.err or 'TOLLGATE what is stored was written by another version or program'
+        reply[#reply + 1] = '\255' .. pack('>I2', #problem) .. problem
+        sound = false
+      end
     end
     local present, ends = 0, ahead
     if excess == 0 then
       if free and ahead > room then
         ends, clamped = room, true
       end
-      paces[i] = false
     else
-      -- An uneven rate: nanoseconds to units, as core's Pace does.
-      local since = seconds % (period / 1e9) * 1e9 + nanos
+      local since = now % (period / 1000) * 1000 + nanos
       present = since - loss(since, excess, period)
       ends = present
       if ahead > 0 then
@@ -87,41 +89,52 @@ while at <= size do
           ends, clamped = limit, true
         end
       end
-      paces[i] = { period - excess, excess, since }
+      scales[i], begins[i] = period - excess, since
     end
-    used[i], full[i], costs[i], digests[i] = ends, present + room, cost, digest
+    keys[i], marks[i], used[i], full[i], costs[i], expiries[i] = key, numbers, ends, present + room, cost, expires
+    excesses[i] = excess
   end
-  if sound then
-    local passed = false
-    for _ = 1, times do
-      local fits = true
-      for i = 1, charges do
-        fits = fits and used[i] + costs[i] <= full[i]
-      end
-      if not fits then
-        break
-      end
-      passed = true
-      for i = 1, charges do
-        used[i] = used[i] + costs[i]
-      end
+  local passed = false
+  for _ = 1, sound and times or 0 do
+    local fits = true
+    for i = 1, charges do
+      fits = fits and used[i] + costs[i] <= full[i]
     end
-    -- A denial writes nothing, except that the clock of a clamped state starts now.
-    if passed or (clamped and charges == 1) then
-      for i = 1, charges do
-        local ahead, pace = used[i], paces[i]
-        if pace then
-          ahead = ahead + loss(ahead, pace[2], pace[1]) - pace[3]
-        end
-        local h, l = now_h, now_l + ahead
-        if l >= 281474976710656 then
-          local rest = l % 281474976710656
-          h, l = h + (l - rest) / 281474976710656, rest
-        end
-        call('PSETEX', KEYS[first + i], margin + (ahead + 999999 - (ahead + 999999) % 1e6) / 1e6, pack('>BI2I6BI2', 1, h, l, 0, digests[i]))
+    if not fits then
+      break
+    end
+    passed = true
+    for i = 1, charges do
+      used[i] = used[i] + costs[i]
+    end
+  end
+  -- A denial writes nothing, except that the clock of a clamped state starts now.
+  if passed or (sound and clamped and charges == 1 and times > 0) then
+    for i = 1, charges do
+      local key, ahead = keys[i], used[i]
+      if excesses[i] > 0 then
+        ahead = ahead + loss(ahead, excesses[i], scales[i]) - begins[i]
+      end
+      ahead = ahead + nanos
+      local rest = ahead % 1000
+      local at = now + (ahead - rest) / 1000
+      local needed, expires = (at - at % 1000) / 1000 + 1 + margin, expiries[i]
+      local mark = marks[i] + rest * 2
+      if callers then
+        -- The server's own clock ends it, and nobody knows how far that is from the caller's.
+        made[key] = pack('<ddd', at, mark, 0)
+        call('PSETEX', key, needed - (now - now % 1000) / 1000, made[key])
+      elseif needed <= expires then
+        -- To leave the time-to-live alone is half the price of a write. It is set with twice the margin, so that it can be.
+        made[key] = pack('<ddd', at, mark, expires)
+        call('SET', key, made[key], 'KEEPTTL')
+      else
+        expires = needed + margin
+        made[key] = pack('<ddd', at, mark, expires)
+        call('PSETEX', key, expires - (now - now % 1000) / 1000, made[key])
       end
     end
   end
   first = first + charges
 end
-return reply
+return table.concat(reply)

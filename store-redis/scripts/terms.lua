@@ -5,11 +5,11 @@
 --   decide(limit, body, now, ask)     the decision, and the body after it; nil is a fresh one
 --   denied(limit, body, now, ask)     the decision after a denial that counts, and the body (optional; nil: it does not)
 --   fresh_at(limit, body)             from when on the body equals a fresh one
---   is_flow                           the body alone says when it is past, so no end is kept beside it
+--   is_flow                           the body alone says when it is past, under any numbers
 --   read(text, from), write(body)     how a body is kept in the state's value
 -- or, where a body is too large to be read as a whole, instead of the last two
 --   load(limit, key)                  the state that the server has; nil if there is none
---   save(limit, key, before, state, ttl)   writes what differs
+--   save(limit, key, before, state, ttl, now)   writes what differs
 -- An ask has an action, a cost, the instant that it names or the longest wait (or nil), and a lease (16 bytes).
 -- Bodies, states and wide numbers are never changed once they are made.
 
@@ -20,6 +20,25 @@ local TAKE, TAKE_UP_TO, DEBIT, REFUND, FORGET, RENEW, RELEASE = 1, 2, 3, 4, 5, 6
 local ANONYMOUS = ('\0'):rep(16)
 
 local algorithms = {}
+
+-- The version of what is stored. Programs of different versions can share a server for the time of an upgrade.
+local VERSION = 1
+
+local function check_version(version)
+  if version ~= VERSION then
+    error('TOLLGATE a state of version ' .. version .. ' was found, and only version ' .. VERSION .. ' is understood')
+  end
+end
+
+-- A body with some fields changed.
+local function changed(body, changes)
+  for name, value in pairs(body) do
+    if changes[name] == nil then
+      changes[name] = value
+    end
+  end
+  return changes
+end
 
 -- Counters stop where they would no longer be exact.
 local function saturated(count)

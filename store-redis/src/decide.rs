@@ -57,7 +57,7 @@ impl<'a> Writer<'a> {
         };
         short(&mut self.input, operation);
         self.input.extend_from_slice(&run.count().to_be_bytes());
-        self.input.push(u8::try_from(request.charges().len()).unwrap_or(u8::MAX));
+        short(&mut self.input, request.charges().len());
         for charge in request.charges() {
             self.charge(charge);
         }

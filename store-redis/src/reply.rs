@@ -2,6 +2,8 @@
 
 use tollgate_core::Time;
 
+use crate::flow_value::whole;
+
 /// A reply, read from the front. `None` means that it ended too early.
 #[derive(Debug)]
 pub(crate) struct Reply<'a> {
@@ -17,32 +19,37 @@ impl<'a> Reply<'a> {
         self.rest.is_empty()
     }
 
-    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
         let (head, rest) = self.rest.split_first_chunk()?;
         self.rest = rest;
-        Some(*head)
+        Some(head)
     }
 
     pub(crate) fn byte(&mut self) -> Option<u8> {
-        self.array().map(u8::from_be_bytes)
+        self.array().copied().map(u8::from_be_bytes)
     }
 
     pub(crate) fn short(&mut self) -> Option<u16> {
-        self.array().map(u16::from_be_bytes)
+        self.array().copied().map(u16::from_be_bytes)
     }
 
     pub(crate) fn number(&mut self) -> Option<u32> {
-        self.array().map(u32::from_be_bytes)
+        self.array().copied().map(u32::from_be_bytes)
     }
 
     pub(crate) fn word(&mut self) -> Option<u64> {
-        self.array().map(u64::from_be_bytes)
+        self.array().copied().map(u64::from_be_bytes)
     }
 
     /// A count, exact in a Lua number.
     pub(crate) fn count(&mut self) -> Option<u64> {
-        let bytes: [u8; 7] = self.array()?;
+        let bytes: &[u8; 7] = self.array()?;
         Some(bytes.iter().fold(0, |count, byte| count << 8 | u64::from(*byte)))
+    }
+
+    /// A whole number that Lua wrote as it has it.
+    pub(crate) fn double(&mut self) -> Option<u64> {
+        self.array().copied().and_then(whole)
     }
 
     pub(crate) fn time(&mut self) -> Option<Time> {

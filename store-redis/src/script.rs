@@ -75,6 +75,12 @@ pub(crate) fn decide(needs: Needs) -> &'static Script {
     })
 }
 
+/// The script for a single take from a bucket.
+pub(crate) fn check() -> &'static Script {
+    static SCRIPT: OnceLock<Script> = OnceLock::new();
+    SCRIPT.get_or_init(|| Script::new(&[include_str!("../scripts/check.lua")]))
+}
+
 /// The script for plain takes from buckets.
 pub(crate) fn take() -> &'static Script {
     static SCRIPT: OnceLock<Script> = OnceLock::new();

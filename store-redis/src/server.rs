@@ -92,20 +92,12 @@ impl Server {
     }
 
     /// Runs a script. The server learns its text when it does not know it yet.
-    pub(crate) async fn run(&self, call: &Call, asking: bool, deadline: Instant) -> Result<Vec<u8>, Fault> {
-        let answer = self.send(&call.by_name(), asking, deadline).await;
-        match answer {
+    pub(crate) async fn run(&self, call: &Call, asking: bool, deadline: Instant) -> Result<Value, Fault> {
+        match self.send(&call.by_name(), asking, deadline).await {
             Err(Fault::Refused(error::Refusal::NoScript)) => {
-                self.bytes(self.send(&call.by_text(), asking, deadline).await?)
+                self.send(&call.by_text(), asking, deadline).await
             }
-            answer => self.bytes(answer?),
-        }
-    }
-
-    fn bytes(&self, value: Value) -> Result<Vec<u8>, Fault> {
-        match value {
-            Value::BulkString(bytes) => Ok(bytes),
-            _ => Err(Fault::Lost(error::not_understood(&self.name))),
+            answer => answer,
         }
     }
 

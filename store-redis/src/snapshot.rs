@@ -2,10 +2,13 @@
 //!
 //! A merge reads the state, works out the tighter of both here, and replaces it if nobody has changed it meanwhile.
 
-use tollgate_core::{AlgorithmKind, ErrorKind, Export, Key, Limit, Snapshot, State, StoreError, Time};
+use tollgate_core::{
+    AlgorithmKind, ErrorKind, Export, FullAt, Key, Limit, Snapshot, State, StoreError, Time,
+};
 
 use crate::call::Call;
 use crate::error;
+use crate::flow_value;
 use crate::reply::Reply;
 use crate::script;
 use crate::store::Inner;
@@ -47,7 +50,7 @@ pub(crate) async fn merge(
         }
         let call = replacement(inner, limit, key, &found, &state);
         let answer = inner.topology.run(found.place, &call, inner.deadline()).await?;
-        if answer.bytes == b"1" {
+        if answer.bytes()? == b"1" {
             return Ok(());
         }
     }
@@ -78,10 +81,10 @@ async fn read(inner: &Inner, limit: &Limit, key: Key<'_>, now: Time) -> Result<F
     let call =
         Call { script: script::export(), keys: vec![name], arguments: vec![mark(limit)], repeatable: true };
     let answer = inner.topology.run(place, &call, inner.deadline()).await?;
-    let mut reply = Reply::new(&answer.bytes);
-    let time = reply.time().ok_or_else(|| error::not_understood(answer.server.name()))?;
+    let bytes = answer.bytes()?;
+    let time = Reply::new(bytes).time().ok_or_else(|| error::not_understood(answer.server()))?;
     let at = inner.settings.counts(now).unwrap_or(time);
-    let raw = answer.bytes[8..].to_vec();
+    let raw = bytes[8..].to_vec();
     if raw.is_empty() {
         return Ok(Found { place, at, raw, state: None, fresh_at: Time::EPOCH });
     }
@@ -106,6 +109,7 @@ fn words(limit: &Limit, raw: &[u8]) -> Option<(Vec<u64>, Time)> {
     match limit.kind() {
         AlgorithmKind::Concurrency => lease_words(raw),
         AlgorithmKind::SlidingLog => log_words(raw),
+        kind if kind.is_flow() => flow_words(limit, raw),
         _ => value_words(limit, raw),
     }
 }
@@ -115,8 +119,7 @@ fn value_words(limit: &Limit, raw: &[u8]) -> Option<(Vec<u64>, Time)> {
     if value.byte()? != VERSION {
         return None;
     }
-    let flow = limit.kind().is_flow();
-    let mut fresh_at = if flow { Time::EPOCH } else { value.time()? };
+    let fresh_at = value.time()?;
     let (mut blocked, mut there) = (0, true);
     if limit.block_time().is_some() {
         blocked = value.word()?;
@@ -143,14 +146,18 @@ fn value_words(limit: &Limit, raw: &[u8]) -> Option<(Vec<u64>, Time)> {
             words.resize(2 + usize::from(parts), 0);
             words
         }
-        _ => {
-            let at = value.word()?;
-            fresh_at = Time::from_nanos(at.max(blocked));
-            vec![at, value.byte()?.into(), value.short()?.into()]
-        }
+        _ => return None,
     };
     words.push(blocked);
     value.is_empty().then_some((words, fresh_at))
+}
+
+fn flow_words(limit: &Limit, raw: &[u8]) -> Option<(Vec<u64>, Time)> {
+    let mut value = Reply::new(raw);
+    let state = flow_value::read(value.array()?)?;
+    let blocked = if limit.block_time().is_some() { value.word()? } else { 0 };
+    let words = vec![state.at.nanos(), state.overdrawn.into(), state.numbers.into(), blocked];
+    value.is_empty().then_some((words, state.at.max(Time::from_nanos(blocked))))
 }
 
 fn log_words(raw: &[u8]) -> Option<(Vec<u64>, Time)> {
@@ -173,7 +180,8 @@ fn log_words(raw: &[u8]) -> Option<(Vec<u64>, Time)> {
         words.extend([newest, sum.checked_sub(before)?]);
     }
     words.push(blocked);
-    value.is_empty().then_some((words, fresh_at))
+    // Entries that were taken back may have left bytes behind.
+    Some((words, fresh_at))
 }
 
 fn lease_words(raw: &[u8]) -> Option<(Vec<u64>, Time)> {
@@ -204,15 +212,14 @@ fn values(limit: &Limit, words: &[u64], fresh_at: Time) -> Vec<Vec<u8>> {
     match limit.kind() {
         AlgorithmKind::Concurrency => lease_members(words, blocked, fresh_at),
         AlgorithmKind::SlidingLog => vec![log_value(words, blocked, fresh_at)],
+        kind if kind.is_flow() => vec![flow_value(limit, words, blocked)],
         _ => vec![value(limit, words, blocked, fresh_at)],
     }
 }
 
 fn value(limit: &Limit, words: &[u64], blocked: u64, fresh_at: Time) -> Vec<u8> {
     let mut value = Writer(vec![VERSION]);
-    if !limit.kind().is_flow() {
-        value.word(fresh_at.nanos());
-    }
+    value.word(fresh_at.nanos());
     if limit.block_time().is_some() {
         value.word(blocked);
         value.0.push(1);
@@ -243,13 +250,19 @@ fn value(limit: &Limit, words: &[u64], blocked: u64, fresh_at: Time) -> Vec<u8> 
             }
         }
         (AlgorithmKind::SmoothWarmingUp, words) => value.words(words),
-        (_, &[at, overdrawn, digest]) => {
-            value.word(at);
-            value.byte(overdrawn);
-            value.short(usize::try_from(digest).unwrap_or(0));
-        }
         // Core makes no other words.
         _ => {}
+    }
+    value.0
+}
+
+fn flow_value(limit: &Limit, words: &[u64], blocked: u64) -> Vec<u8> {
+    let [at, overdrawn, digest] = words.first_chunk().copied().unwrap_or_default();
+    let numbers = u16::try_from(digest).unwrap_or_default();
+    let state = FullAt { at: Time::from_nanos(at), overdrawn: overdrawn == 1, numbers };
+    let mut value = Writer(flow_value::write(state).to_vec());
+    if limit.block_time().is_some() {
+        value.word(blocked);
     }
     value.0
 }

@@ -16,7 +16,7 @@ use crate::owned::OwnedRequest;
 use crate::server::now as real_now;
 use crate::settings::Settings;
 use crate::topology::{Place, Topology};
-use crate::{Config, decide, snapshot, spread, take};
+use crate::{Config, decide, error, snapshot, spread, take};
 
 /// Charges that go to a server in one call: enough to make its price per charge small, and few enough not to
 /// hold the server up for more than a millisecond or two.
@@ -90,7 +90,8 @@ impl Inner {
             match self.topology.run(place, &call, self.deadline()).await {
                 Ok(answer) => {
                     let read = if plain { take::verdicts } else { decide::verdicts };
-                    answers.extend(read(chunk, &answer.bytes, answer.server.name()));
+                    let bytes = answer.bytes().unwrap_or_default();
+                    answers.extend(read(chunk, bytes, answer.server()));
                 }
                 Err(error) => answers.extend(chunk.iter().map(|_| Err(error.clone()))),
             }
@@ -181,20 +182,16 @@ impl Store for RedisStore {
     }
 
     async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
-        let (charges, now) = ([*charge], clock.now());
-        let inner = &self.inner;
-        let run = [Run::new(Request::new(&charges), 1)];
-        if take::is_plain(&run, &inner.settings, now) {
-            let call = take::call(&run, &inner.names, &inner.settings, now);
+        let (inner, now) = (&self.inner, clock.now());
+        if let Some(call) = take::single(charge, &inner.names, &inner.settings, now) {
             let answer = inner.topology.run(inner.place(charge), &call, inner.deadline()).await?;
-            return take::decision(charge, &answer.bytes, answer.server.name());
+            let decision = take::decision(charge, answer.number()?);
+            return decision.ok_or_else(|| error::not_understood(answer.server()));
         }
+        let charges = [*charge];
         let verdict = inner.decide(Request::new(&charges), now).await?;
-        verdict
-            .decisions()
-            .first()
-            .copied()
-            .ok_or_else(|| StoreError::new(ErrorKind::Internal, "a charge without a decision"))
+        let missing = || StoreError::new(ErrorKind::Internal, "a charge without a decision");
+        verdict.decisions().first().copied().ok_or_else(missing)
     }
 
     async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {

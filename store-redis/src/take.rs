@@ -1,4 +1,4 @@
-//! Plain takes from buckets, which nearly all checks are: the short script, and what its answer means.
+//! Plain takes from buckets, which nearly all checks are: the short scripts, and what their answers mean.
 
 use tollgate_core::{
     Action, AlgorithmKind, Charge, Decision, FullAt, Limit, Run, RunVerdict, State, StoreError, Time,
@@ -6,6 +6,7 @@ use tollgate_core::{
 
 use crate::call::Call;
 use crate::error;
+use crate::flow_value::{self, double, numbers_mark};
 use crate::key::Names;
 use crate::reply::Reply;
 use crate::script;
@@ -14,17 +15,17 @@ use crate::settings::Settings;
 /// Spans below this are exact in a Lua number, and so is any sum of a few of them.
 const EXACT: u64 = 1 << 51;
 
-/// What the script is told of a charge.
+/// What the scripts are told of a charge.
 struct Plain {
     cost: u64,
     room: u64,
     period: u64,
     excess: u64,
-    digest: u16,
+    mark: u64,
 }
 
 impl Plain {
-    /// `None` if the charge is not one for the short script.
+    /// `None` if the charge is not one for the short scripts.
     fn of(charge: &Charge<'_>) -> Option<Self> {
         let limit = charge.limit();
         let fits = matches!(
@@ -33,9 +34,10 @@ impl Plain {
         );
         let takes = matches!(charge.get_action(), Action::Take { max_wait: None });
         let cost = charge.get_cost();
-        if !fits || !takes || cost == 0 || cost > limit.capacity() || limit.block_time().is_some() {
+        if !fits || !takes || cost == 0 || cost > limit.capacity() {
             return None;
         }
+        // None if the limit blocks.
         let flow = limit.as_flow()?;
         let (count, period) = (flow.count(), flow.period());
         let (token, excess) = (period / count, period % count);
@@ -45,26 +47,24 @@ impl Plain {
             || (period < EXACT
                 && period.is_multiple_of(1_000_000_000)
                 && period.checked_mul(excess).is_some_and(|product| product < EXACT));
-        narrow.then(|| Self { cost: token * u64::from(cost), room, period, excess, digest: flow.digest() })
-    }
-
-    #[expect(clippy::cast_precision_loss, reason = "below 2^51, or not looked at")]
-    fn write(&self, bytes: &mut Vec<u8>) {
-        for number in [self.cost, self.room, self.period, self.excess] {
-            bytes.extend_from_slice(&(number as f64).to_le_bytes());
-        }
-        bytes.extend_from_slice(&self.digest.to_le_bytes());
+        // Looked at only if the rate is uneven.
+        let period = if excess == 0 { 0 } else { period };
+        let (cost, mark) = (token * u64::from(cost), numbers_mark(flow.digest()));
+        narrow.then_some(Self { cost, room, period, excess, mark })
     }
 }
 
-/// Whether all of it can go through the short script.
-pub(crate) fn is_plain(runs: &[Run<'_>], settings: &Settings, now: Time) -> bool {
+/// The short scripts do not look at the end of time.
+fn ends_in_time(settings: &Settings, now: Time) -> bool {
     settings.counts(now).is_none_or(|now| now.nanos() < Time::MAX.nanos() - 2 * EXACT)
+}
+
+/// Whether all of it can go through the short scripts.
+pub(crate) fn is_plain(runs: &[Run<'_>], settings: &Settings, now: Time) -> bool {
+    ends_in_time(settings, now)
         && runs.iter().all(|run| {
             let charges = run.request().charges();
             run.request().id().is_none()
-                && !charges.is_empty()
-                && charges.len() < 256
                 && charges.iter().enumerate().all(|(index, charge)| {
                     Plain::of(charge).is_some()
                         && !charges[..index].iter().any(|earlier| earlier.same_state(charge))
@@ -76,76 +76,72 @@ pub(crate) fn is_plain(runs: &[Run<'_>], settings: &Settings, now: Time) -> bool
 pub(crate) fn call(runs: &[Run<'_>], names: &Names, settings: &Settings, now: Time) -> Call {
     let charges = runs.iter().map(|run| run.request().charges().len()).sum();
     let mut keys = Vec::with_capacity(charges);
-    let mut input = Vec::with_capacity(4 + 5 * runs.len() + 34 * charges);
-    input.extend_from_slice(&settings.margin_millis().to_le_bytes());
+    let mut input = Vec::with_capacity(8 + 6 * runs.len() + 40 * charges);
+    input.extend_from_slice(&double(settings.margin_millis().into()));
     for run in runs {
         let charges = run.request().charges();
         input.extend_from_slice(&run.count().to_le_bytes());
-        input.push(u8::try_from(charges.len()).unwrap_or(u8::MAX));
-        for charge in charges {
+        input.extend_from_slice(&u16::try_from(charges.len()).unwrap_or(u16::MAX).to_le_bytes());
+        for (charge, plain) in charges.iter().filter_map(|charge| Some((charge, Plain::of(charge)?))) {
             keys.push(names.state(charge));
-            if let Some(plain) = Plain::of(charge) {
-                plain.write(&mut input);
+            for number in [plain.cost, plain.room, plain.period, plain.excess, plain.mark] {
+                input.extend_from_slice(&double(number));
             }
         }
     }
-    let mut arguments = vec![input];
-    if let Some(now) = settings.counts(now) {
-        arguments.push(seconds_and_nanos(now));
-    }
-    Call { script: script::take(), keys, arguments, repeatable: false }
+    Call { script: script::take(), keys, arguments: with_time(input, settings, now), repeatable: false }
 }
 
-#[expect(clippy::cast_precision_loss, reason = "both are far below 2^53")]
-fn seconds_and_nanos(now: Time) -> Vec<u8> {
-    let (seconds, nanos) = (now.nanos() / 1_000_000_000, now.nanos() % 1_000_000_000);
-    [(seconds as f64).to_le_bytes(), (nanos as f64).to_le_bytes()].concat()
+/// What a short script is told, and the time if it is the caller's that counts.
+fn with_time(input: Vec<u8>, settings: &Settings, now: Time) -> Vec<Vec<u8>> {
+    let mut arguments = vec![input];
+    if let Some(now) = settings.counts(now) {
+        arguments.push([double(now.nanos() / 1_000), double(now.nanos() % 1_000)].concat());
+    }
+    arguments
 }
 
 /// What became of each run.
 pub(crate) fn verdicts(runs: &[Run<'_>], reply: &[u8], server: &str) -> Vec<Result<RunVerdict, StoreError>> {
     let mut reply = Reply::new(reply);
     let read = |reply: &mut Reply<'_>| {
-        let now = reply.time()?;
+        let (micros, nanos) = (reply.double()?, reply.double()?);
+        let now = Time::from_nanos(micros.saturating_mul(1_000).saturating_add(nanos));
         runs.iter()
             .map(|run| {
-                let found = run
-                    .request()
-                    .charges()
-                    .iter()
-                    .map(|charge| found(reply, charge.limit()))
-                    .collect::<Option<Vec<_>>>()?;
-                Some(
-                    found
-                        .into_iter()
-                        .collect::<Result<Vec<State>, StoreError>>()
-                        .map(|mut states| RunVerdict::replay(run, &mut states, now)),
-                )
+                let charges = run.request().charges().iter();
+                let found = charges.map(|charge| found(reply, charge.limit())).collect::<Option<Vec<_>>>()?;
+                let states = found.into_iter().collect::<Result<Vec<State>, StoreError>>();
+                Some(states.map(|mut states| RunVerdict::replay(run, &mut states, now)))
             })
             .collect::<Option<Vec<_>>>()
     };
     read(&mut reply).unwrap_or_else(|| vec![Err(error::not_understood(server)); runs.len()])
 }
 
-/// What became of a single charge.
-pub(crate) fn decision(charge: &Charge<'_>, reply: &[u8], server: &str) -> Result<Decision, StoreError> {
-    let mut reply = Reply::new(reply);
-    let now = reply.time().ok_or_else(|| error::not_understood(server))?;
-    let mut state = found(&mut reply, charge.limit()).ok_or_else(|| error::not_understood(server))??;
-    Ok(state.apply(charge, now))
-}
-
 /// The state that the script found.
 fn found(reply: &mut Reply<'_>, limit: &Limit) -> Option<Result<State, StoreError>> {
     match reply.byte()? {
         0 => Some(Ok(State::default())),
-        255 => {
-            let message = reply.text()?;
-            Some(Err(error::of_run(&message, limit.name())))
-        }
-        _ => {
-            let (at, overdrawn, numbers) = (reply.time()?, reply.byte()? != 0, reply.short()?);
-            Some(Ok(State::from_flow(FullAt { at, overdrawn, numbers })))
-        }
+        1 => flow_value::read(reply.array()?).map(|state| Ok(State::from_flow(state))),
+        _ => Some(Err(error::of_run(&reply.text()?, limit.name()))),
     }
+}
+
+/// The call for a single charge that nobody needs the time of; `None` if it is not one for the shortest script.
+pub(crate) fn single(charge: &Charge<'_>, names: &Names, settings: &Settings, now: Time) -> Option<Call> {
+    let plain = Plain::of(charge).filter(|plain| plain.excess == 0 && ends_in_time(settings, now))?;
+    let margin = settings.margin_millis().into();
+    let input = [plain.cost, plain.room, margin, plain.mark].map(double).concat();
+    let (keys, arguments) = (vec![names.state(charge)], with_time(input, settings, now));
+    Some(Call { script: script::check(), keys, arguments, repeatable: false })
+}
+
+/// What became of a single charge: the bucket was so many nanoseconds away from full. At a rate of whole nanoseconds the
+/// decision is the same at any time.
+pub(crate) fn decision(charge: &Charge<'_>, away: u64) -> Option<Decision> {
+    let flow = charge.limit().as_flow()?;
+    let now = Time::from_nanos(EXACT);
+    let state = FullAt { at: Time::from_nanos(EXACT + away), overdrawn: false, numbers: flow.digest() };
+    Some(flow.apply(state, now, charge).0)
 }

@@ -8,12 +8,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
+use redis::Value;
 use tokio::time::Instant;
 use tollgate_core::StoreError;
 
 use crate::call::Call;
 use crate::config::Connections;
-use crate::error::{Address, Fault, Refusal};
+use crate::error::{self, Address, Fault, Refusal};
 use crate::key;
 use crate::server::{Server, now};
 use crate::url::Target;
@@ -41,8 +42,31 @@ pub(crate) struct Place(u16);
 /// An answer, and who gave it.
 #[derive(Debug)]
 pub(crate) struct Answer {
-    pub(crate) bytes: Vec<u8>,
-    pub(crate) server: Arc<Server>,
+    value: Value,
+    server: Arc<Server>,
+}
+
+impl Answer {
+    /// Who gave it.
+    pub(crate) fn server(&self) -> &str {
+        self.server.name()
+    }
+
+    /// What nearly all scripts answer.
+    pub(crate) fn bytes(&self) -> Result<&[u8], StoreError> {
+        match &self.value {
+            Value::BulkString(bytes) => Ok(bytes),
+            _ => Err(error::not_understood(self.server())),
+        }
+    }
+
+    /// What the shortest script answers.
+    pub(crate) fn number(&self) -> Result<u64, StoreError> {
+        match self.value {
+            Value::Int(number) => u64::try_from(number).map_err(|_| error::not_understood(self.server())),
+            _ => Err(error::not_understood(self.server())),
+        }
+    }
 }
 
 impl Topology {
@@ -112,7 +136,7 @@ impl Topology {
                 None => (self.server(place, deadline).await.map_err(Fault::into_error)?, false),
             };
             let fault = match server.run(call, asking, deadline).await {
-                Ok(bytes) => return Ok(Answer { bytes, server }),
+                Ok(value) => return Ok(Answer { value, server }),
                 Err(fault) => fault,
             };
             if let Fault::Refused(Refusal::Ask { address }) = &fault {

@@ -1,0 +1,73 @@
+//! How the state of a bucket is stored: three numbers that Lua reads and writes fast. `scripts/flow.lua` says the same.
+
+use tollgate_core::{FullAt, Time};
+
+/// Bytes of a stored state.
+pub(crate) const SIZE: usize = 24;
+const VERSION: u64 = 1;
+
+/// What the scripts call the mark of a limit's numbers: a version and a digest, with room for the rest.
+pub(crate) fn numbers_mark(digest: u16) -> u64 {
+    VERSION << 27 | u64::from(digest) << 11
+}
+
+/// A double that is exact: everything stored is below 2^53.
+#[expect(clippy::cast_precision_loss, reason = "below 2^53")]
+pub(crate) fn double(number: u64) -> [u8; 8] {
+    (number as f64).to_le_bytes()
+}
+
+/// `None` if it is no whole number below 2^53.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "looked at before")]
+pub(crate) fn whole(bytes: [u8; 8]) -> Option<u64> {
+    let number = f64::from_le_bytes(bytes);
+    ((0.0..9_007_199_254_740_992.0).contains(&number) && number.fract() == 0.0).then_some(number as u64)
+}
+
+/// The state in a stored value; `None` if another version or program wrote it.
+pub(crate) fn read(value: &[u8; SIZE]) -> Option<FullAt> {
+    let number = |index: usize| value.as_chunks::<8>().0.get(index).copied().and_then(whole);
+    let (micros, mark) = (number(0)?, number(1)?);
+    let nanos = mark >> 1 & 0x3ff;
+    if mark >> 27 != VERSION || nanos > 999 {
+        return None;
+    }
+    let at = Time::from_nanos(micros.checked_mul(1_000)?.checked_add(nanos)?);
+    let numbers = u16::try_from(mark >> 11 & 0xffff).ok()?;
+    Some(FullAt { at, overdrawn: mark & 1 == 1, numbers })
+}
+
+/// The value of a state. That its key's expiry is not known makes the next check set it.
+pub(crate) fn write(state: FullAt) -> [u8; SIZE] {
+    let (micros, nanos) = (state.at.nanos() / 1_000, state.at.nanos() % 1_000);
+    let mark = numbers_mark(state.numbers) | nanos << 1 | u64::from(state.overdrawn);
+    let mut value = [0; SIZE];
+    value[..8].copy_from_slice(&double(micros));
+    value[8..16].copy_from_slice(&double(mark));
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for at in [0, 1, 999, 1_000, 1_790_000_000_123_456_789, Time::MAX.nanos()] {
+            for (overdrawn, numbers) in [(false, 1), (true, 0xffff)] {
+                let state = FullAt { at: Time::from_nanos(at), overdrawn, numbers };
+                assert_eq!(read(&write(state)), Some(state));
+            }
+        }
+    }
+
+    #[test]
+    fn what_others_wrote_is_not_taken_for_a_state() {
+        let state = FullAt { at: Time::from_nanos(5), overdrawn: false, numbers: 7 };
+        let mut other = write(state);
+        other[8..16].copy_from_slice(&double(2 << 27));
+        assert_eq!(read(&other), None, "another version");
+        assert_eq!(read(b"hello, I am not a state!"), None);
+        assert_eq!(read(&[0xff; SIZE]), None);
+    }
+}
