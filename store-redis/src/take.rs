@@ -1,5 +1,7 @@
 //! Plain takes from buckets, which nearly all checks are: the short scripts, and what their answers mean.
 
+use std::collections::HashSet;
+
 use tollgate_core::{
     Action, AlgorithmKind, Charge, Decision, FullAt, Limit, Run, RunVerdict, State, StoreError, Time,
 };
@@ -47,11 +49,29 @@ impl Plain {
             || (period < EXACT
                 && period.is_multiple_of(1_000_000_000)
                 && period.checked_mul(excess).is_some_and(|product| product < EXACT));
-        // Looked at only if the rate is uneven.
-        let period = if excess == 0 { 0 } else { period };
         let (cost, mark) = (token * u64::from(cost), numbers_mark(flow.digest()));
         narrow.then_some(Self { cost, room, period, excess, mark })
     }
+
+    fn write(&self, input: &mut Vec<u8>) {
+        let mut mark = double(self.mark);
+        if self.excess > 0 {
+            // Negative: the sign is the highest bit.
+            mark[7] |= 0x80;
+        }
+        for number in [double(self.cost), double(self.room), mark] {
+            input.extend_from_slice(&number);
+        }
+        if self.excess > 0 {
+            input.extend_from_slice(&double(self.period));
+            input.extend_from_slice(&double(self.excess));
+        }
+    }
+}
+
+fn any_twice(keys: &[Vec<u8>]) -> bool {
+    let mut seen = HashSet::with_capacity(keys.len());
+    keys.len() > 1 && !keys.iter().all(|key| seen.insert(key))
 }
 
 /// The short scripts do not look at the end of time.
@@ -65,6 +85,7 @@ pub(crate) fn is_plain(runs: &[Run<'_>], settings: &Settings, now: Time) -> bool
         && runs.iter().all(|run| {
             let charges = run.request().charges();
             run.request().id().is_none()
+                && (run.count() == 1 || charges.len() == 1)
                 && charges.iter().enumerate().all(|(index, charge)| {
                     Plain::of(charge).is_some()
                         && !charges[..index].iter().any(|earlier| earlier.same_state(charge))
@@ -76,19 +97,20 @@ pub(crate) fn is_plain(runs: &[Run<'_>], settings: &Settings, now: Time) -> bool
 pub(crate) fn call(runs: &[Run<'_>], names: &Names, settings: &Settings, now: Time) -> Call {
     let charges = runs.iter().map(|run| run.request().charges().len()).sum();
     let mut keys = Vec::with_capacity(charges);
-    let mut input = Vec::with_capacity(8 + 6 * runs.len() + 40 * charges);
+    let mut input = Vec::with_capacity(9 + 6 * runs.len() + 24 * charges);
     input.extend_from_slice(&double(settings.margin_millis().into()));
+    // Whether a key comes twice, which shows when all are known.
+    input.push(0);
     for run in runs {
         let charges = run.request().charges();
         input.extend_from_slice(&run.count().to_le_bytes());
         input.extend_from_slice(&u16::try_from(charges.len()).unwrap_or(u16::MAX).to_le_bytes());
         for (charge, plain) in charges.iter().filter_map(|charge| Some((charge, Plain::of(charge)?))) {
             keys.push(names.state(charge));
-            for number in [plain.cost, plain.room, plain.period, plain.excess, plain.mark] {
-                input.extend_from_slice(&double(number));
-            }
+            plain.write(&mut input);
         }
     }
+    input[8] = u8::from(any_twice(&keys));
     Call { script: script::take(), keys, arguments: with_time(input, settings, now), repeatable: false }
 }
 
