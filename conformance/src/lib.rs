@@ -39,7 +39,8 @@
 //! - [`Subject`], [`run`], [`trials`] (`suite`): how a store is put on trial.
 //! - `trials`: one file per behaviour. `replay` compares seeded random traces with core's pure function.
 //! - `samples`: the limits that are tried, at least one per algorithm.
-//! - `stand`: a store, a time and a namespace, driven by hand. `pure`: what the pure function says.
+//! - `stand`: a store, a time and a namespace, driven by hand.
+//! - [`Pure`]: what the pure function says; [`Seed`]: traces that can be repeated. For a store's own replays too.
 //! - `servers`, with the feature of that name: real servers to put a store's client on trial.
 
 mod pure;
@@ -51,4 +52,6 @@ mod stand;
 mod suite;
 mod trials;
 
+pub use pure::Pure;
+pub use seed::Seed;
 pub use suite::{Subject, run, trials};

@@ -10,14 +10,15 @@ fn whom(charge: &Charge<'_>) -> Whom {
     (charge.limit().id(), charge.key().namespace().to_vec(), charge.key().entity().to_vec())
 }
 
-/// A store that is nothing but core's pure function and a map.
-#[derive(Debug, Default)]
-pub(crate) struct Pure {
+/// A store that is nothing but core's pure function and a map: what any other store must say, too.
+#[derive(Clone, Debug, Default)]
+pub struct Pure {
     states: BTreeMap<Whom, State>,
 }
 
 impl Pure {
-    pub(crate) fn decide(&mut self, charges: &[Charge<'_>], now: Time) -> Verdict {
+    /// Decides a request of these charges at `now`.
+    pub fn decide(&mut self, charges: &[Charge<'_>], now: Time) -> Verdict {
         let (slots, count) = slots(charges);
         let mut states = vec![State::default(); count];
         for (charge, slot) in charges.iter().zip(&slots) {
