@@ -196,7 +196,7 @@ local function state_of(limit, key)
   return states[key]
 end
 
--- In milliseconds, rounded up: when the server may forget a state.
+-- In milliseconds, rounded up: when the server may forget a state. No server takes none at all.
 local function time_to_live(state)
   return math.max(plain(scale_up(state.fresh - now, of(1), of(1e6))) + margin, 1)
 end
