@@ -1,0 +1,319 @@
+//! Limits with extreme numbers: the longest and the shortest periods, the largest counts, and products that no double
+//! holds. Seeded random traces, on which the scripts must agree with core's pure function field by field.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use libtest_mimic::{Arguments, Trial};
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::OnceCell;
+use tollgate_conformance::servers::Redis;
+use tollgate_conformance::{Pure, Seed};
+use tollgate_core::{
+    Action, AlgorithmKind, Charge, Decision, Key, LeaseId, Limit, LimitBuilder, MAX_COUNT, MAX_PERIOD,
+    Request, Run, Store, Time,
+};
+use tollgate_store_redis::{Config, RedisStore};
+
+const START: Time = Time::from_secs(1_790_000_000);
+/// So late that buckets that fill up for thirty years reach beyond the last instant.
+const LATE: Time = Time::from_secs(4_600_000_000);
+const STEPS: usize = 80;
+const WHOM: [&str; 3] = ["alice", "bob", "carol"];
+
+/// Limits of one name that take over from each other.
+#[derive(Clone)]
+struct Sample {
+    name: &'static str,
+    limits: Vec<Limit>,
+}
+
+fn sample<const N: usize>(name: &'static str, limits: [LimitBuilder; N]) -> Sample {
+    let build = |limit: LimitBuilder| limit.build(name).expect("samples are valid");
+    Sample { name, limits: limits.into_iter().map(build).collect() }
+}
+
+const NANO: Duration = Duration::from_nanos(1);
+const MICRO: Duration = Duration::from_micros(1);
+const ODD: Duration = Duration::from_nanos(333_000_007);
+const YEAR: Duration = MAX_PERIOD;
+const NEARLY_A_YEAR: Duration = Duration::from_nanos(31_622_399_999_999_999);
+const SOME_DAYS_LESS: Duration = Duration::from_nanos(31_333_333_333_333_333);
+
+/// Continuous flows, whatever becomes of them.
+fn flows(with: fn(LimitBuilder) -> LimitBuilder) -> Vec<LimitBuilder> {
+    vec![
+        // Thirty years to fill, a token at a time and by the million.
+        with(Limit::per(1, YEAR).burst(30)),
+        with(Limit::per(999_999_937, YEAR).burst(1_000_000_000)),
+        with(Limit::per(7, YEAR).burst(200)),
+        // As fast as it gets, and a little slower.
+        with(Limit::per_second(MAX_COUNT)),
+        with(Limit::per_second(999_999_999)),
+        with(Limit::per(1, NANO).burst(MAX_COUNT)),
+        with(Limit::per(1, NANO).burst(1)),
+        with(Limit::per(997, MICRO).burst(5)),
+        // Nothing comes out even.
+        with(Limit::per(7, ODD).burst(11)),
+        with(Limit::per(MAX_COUNT - 7, NEARLY_A_YEAR).burst(3)),
+        with(Limit::per(333_333_331, Duration::from_secs(3_600)).burst(MAX_COUNT)),
+        with(Limit::per(101, SOME_DAYS_LESS).burst(2_000)),
+    ]
+}
+
+fn windows(with: fn(LimitBuilder) -> LimitBuilder) -> Vec<LimitBuilder> {
+    vec![
+        with(Limit::per(MAX_COUNT, YEAR)),
+        with(Limit::per(3, YEAR)),
+        with(Limit::per(MAX_COUNT, MICRO)),
+        with(Limit::per(5, MICRO)),
+        with(Limit::per(999_999_937, ODD)),
+        with(Limit::per(9, ODD)),
+        with(Limit::per(1_000_003, NEARLY_A_YEAR)),
+    ]
+}
+
+fn samples() -> Vec<Sample> {
+    let mut all = Vec::new();
+    let mut add = |name: &'static str, limits: Vec<LimitBuilder>| {
+        let limits = limits.into_iter().map(|limit| limit.build(name).expect("samples are valid")).collect();
+        all.push(Sample { name, limits });
+    };
+    add("token_bucket", flows(|limit| limit));
+    add("leaky_meter", flows(LimitBuilder::leaky_bucket));
+    add("gcra", flows(LimitBuilder::gcra));
+    add("smooth_bursty", flows(LimitBuilder::smooth));
+    add("blocking_bucket", flows(|limit| limit.block_for(YEAR)));
+    add("interval_bucket", flows(LimitBuilder::refill_by_interval));
+    add(
+        "leaky_queue",
+        vec![
+            Limit::per(1, YEAR).queue(29),
+            Limit::per(999_999_937, YEAR).queue(999_999_999),
+            Limit::per_second(MAX_COUNT).queue(3),
+            Limit::per(7, ODD).queue(11),
+            Limit::per(997, MICRO).queue(999_999_999),
+        ],
+    );
+    add("fixed_window", windows(LimitBuilder::fixed_window));
+    add("fixed_window_anchored", windows(|limit| limit.fixed_window().anchored()));
+    add("blocking_window", windows(|limit| limit.fixed_window().block_for(NEARLY_A_YEAR)));
+    add("sliding_window", windows(LimitBuilder::sliding_window));
+    add("sliding_counter", windows(|limit| limit.sliding_counter(256)));
+    add("sliding_counter_of_few", windows(|limit| limit.sliding_counter(7)));
+    add("sliding_counter_of_one", windows(|limit| limit.sliding_counter(1)));
+    add("blocking_sliding_counter", windows(|limit| limit.sliding_counter(255).block_for(YEAR)));
+    let logs = |with: fn(LimitBuilder) -> LimitBuilder| {
+        vec![
+            with(Limit::per(100_000, YEAR)),
+            with(Limit::per(3, YEAR)),
+            with(Limit::per(100_000, MICRO)),
+            with(Limit::per(500, ODD)),
+            with(Limit::per(2, NANO)),
+        ]
+    };
+    add("sliding_log", logs(LimitBuilder::sliding_log));
+    add("sliding_log_denied_counted", logs(|limit| limit.sliding_log().count_denied()));
+    add("sliding_log_with_gap", logs(|limit| limit.sliding_log().min_gap(Duration::from_nanos(100_000_007))));
+    add("sliding_log_with_a_year_between", logs(|limit| limit.sliding_log().min_gap(YEAR)));
+    add("blocking_sliding_log", logs(|limit| limit.sliding_log().count_denied().block_for(YEAR)));
+    let warming = |cold: u32| {
+        [
+            Limit::per(1, YEAR).warm_up(YEAR),
+            Limit::per(999_999_937, YEAR).warm_up(SOME_DAYS_LESS),
+            Limit::per_second(MAX_COUNT).warm_up(YEAR),
+            Limit::per_second(MAX_COUNT).warm_up(NANO),
+            Limit::per(7, ODD).warm_up(Duration::from_secs(11)),
+            Limit::per(997, MICRO).warm_up(ODD),
+            Limit::per(1, NANO).warm_up(MICRO),
+        ]
+        .map(|limit| limit.cold_factor(cold))
+        .to_vec()
+    };
+    add("warming_up_hardly", warming(1));
+    add("warming_up_twice", warming(2));
+    add("warming_up_a_hundred_times", warming(100));
+    add(
+        "concurrency",
+        vec![
+            Limit::concurrent(100_000).lease(YEAR),
+            Limit::concurrent(3).lease(YEAR),
+            Limit::concurrent(500).lease(NANO),
+            Limit::concurrent(500).lease(ODD),
+            Limit::concurrent(40).lease(MICRO).block_for(YEAR),
+        ],
+    );
+    all
+}
+
+fn main() -> ExitCode {
+    let runtime = Runtime::new().expect("a runtime");
+    let mut trials = Vec::new();
+    for sample in samples() {
+        for (course, name) in COURSES {
+            for (number, limit) in sample.limits.iter().enumerate() {
+                let (limits, seed) = (vec![limit.clone()], number as u64);
+                let name = format!("{}_{number}::{name}", sample.name);
+                trials.push(trial(&runtime, name, Sample { limits, ..sample.clone() }, seed, course));
+            }
+            let name = format!("{}_changing::{name}", sample.name);
+            let course = Course { steps: 5 * STEPS, ..course };
+            trials.push(trial(&runtime, name, sample.clone(), 1_000, course));
+        }
+    }
+    let long = sample("log_of_5000", [Limit::per_hour(5_000).sliding_log()]);
+    let course = Course { steps: 8_000, often: true, ..COURSES[0].0 };
+    trials.push(trial(&runtime, "log_of_5000".to_owned(), long, 1, course));
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
+}
+
+fn trial(runtime: &Runtime, name: String, sample: Sample, seed: u64, course: Course) -> Trial {
+    let handle: Handle = runtime.handle().clone();
+    Trial::test(name.clone(), move || {
+        handle.block_on(async { replay(&name, &sample, seed, course, &store().await).await });
+        Ok(())
+    })
+}
+
+/// One server for all trials; it ends with this process.
+async fn store() -> RedisStore {
+    static STORE: OnceCell<(Redis, RedisStore)> = OnceCell::const_new();
+    let connect = async || {
+        let redis = Redis::start(&[]).await;
+        // The machine may be busy: no call is given up.
+        let config = Config::new(redis.url()).by_callers_time().call_timeout(Duration::from_secs(30));
+        let store = config.must_be_there().connect().await.expect("a server to try");
+        (redis, store)
+    };
+    STORE.get_or_init(connect).await.1.clone()
+}
+
+/// How a trace goes.
+#[derive(Clone, Copy)]
+struct Course {
+    start: Time,
+    steps: usize,
+    /// Whether the clock is set back now and then; with a single key only, as a store may forget what is past.
+    back: bool,
+    /// Mostly single actions that are close together, so that many are in sight.
+    often: bool,
+}
+
+const COURSES: [(Course, &str); 3] = [
+    (Course { start: START, steps: STEPS, back: false, often: false }, "forward"),
+    (Course { start: START, steps: STEPS, back: true, often: false }, "with_the_clock_set_back"),
+    (Course { start: LATE, steps: STEPS, back: false, often: false }, "to_the_end_of_time"),
+];
+
+async fn replay(name: &str, sample: &Sample, seed: u64, course: Course, store: &RedisStore) {
+    let mut random = Seed::new(seed);
+    let (mut pure, mut now) = (Pure::default(), course.start);
+    let keys = if course.back { 1 } else { WHOM.len() as u64 };
+    let mut life = 0;
+    for step in 0..course.steps {
+        let era = &sample.limits[step / 40 % sample.limits.len()];
+        now = next(now, &mut random, era, course);
+        if now.nanos() > Time::MAX.nanos() - 1_000_000_000 && random.once_in(20) {
+            // Nothing more can happen; others begin anew.
+            (life, now) = (life + 1, course.start);
+        }
+        let namespace = format!("{name}:{life}");
+        let whom = WHOM[usize::try_from(random.below(keys)).unwrap_or(0)];
+        let count = if random.once_in(5) { 1 + random.below(3) } else { 1 };
+        let charges: Vec<_> = (0..count)
+            .map(|_| {
+                let limit = if random.once_in(6) { random.pick(&sample.limits) } else { era };
+                ask(limit.charge(Key::new(&namespace, whom)), now, &mut random, course)
+            })
+            .collect();
+        if charges.iter().any(|charge| charge.supported().is_err()) {
+            continue;
+        }
+        let told = if random.once_in(10) {
+            let run = Run::new(Request::new(&charges), 3);
+            let verdicts = store.decide_batch(&[run], now).await.remove(0).expect("verdicts").into_verdicts();
+            verdicts.iter().flat_map(|verdict| verdict.decisions().to_vec()).collect()
+        } else if let [charge] = &charges[..]
+            && random.once_in(2)
+        {
+            vec![store.decide_one(charge, &now).await.expect("a decision")]
+        } else {
+            store.decide(Request::new(&charges), now).await.expect("a verdict").decisions().to_vec()
+        };
+        let times = told.len() / charges.len();
+        let right: Vec<_> =
+            (0..times).flat_map(|_| pure.decide(&charges, now).decisions().to_vec()).collect();
+        let raw = |all: &[Decision]| all.iter().map(Decision::raw).collect::<Vec<_>>();
+        assert_eq!(raw(&told), raw(&right), "step {step} of seed {seed} at {now}, life {life}: {charges:?}");
+    }
+}
+
+/// A span that means something to the limit: a part of its period, of the time of one, or of the time to fill.
+fn span(random: &mut Seed, limit: &Limit) -> Duration {
+    let period = limit.period();
+    let one = period / limit.count().max(1);
+    let scale = match random.below(6) {
+        0 => one,
+        1 => one.saturating_mul(limit.capacity()),
+        2 => limit.block_time().unwrap_or(period),
+        3 => Duration::from_nanos(1 << random.below(40)),
+        _ => period,
+    };
+    let nanos = u64::try_from(scale.as_nanos()).unwrap_or(u64::MAX);
+    Duration::from_nanos(match random.below(4) {
+        0 => nanos,
+        1 => nanos.saturating_add(random.below(3)).saturating_sub(1),
+        2 => random.below(nanos / 100 + 2),
+        _ => random.below(nanos.saturating_add(1)),
+    })
+}
+
+fn next(now: Time, random: &mut Seed, limit: &Limit, course: Course) -> Time {
+    if course.often {
+        return now + Duration::from_micros(random.below(1_000_000));
+    }
+    match random.below(12) {
+        0..=4 => now,
+        5 | 6 => now + Duration::from_nanos(random.below(1_000)),
+        7 if course.back => now - Duration::from_micros(random.below(2_000)),
+        8 if course.back => now - span(random, limit) / 100,
+        _ => now + span(random, limit),
+    }
+}
+
+fn ask<'a>(charge: Charge<'a>, now: Time, random: &mut Seed, course: Course) -> Charge<'a> {
+    let capacity = charge.limit().capacity().min(MAX_COUNT);
+    let below = |random: &mut Seed, bound: u32| u32::try_from(random.below(u64::from(bound))).unwrap_or(0);
+    let cost = match random.below(14) {
+        _ if course.often && !random.once_in(200) => 1,
+        0 => 0,
+        1 => capacity,
+        2 => capacity.saturating_add(1).min(MAX_COUNT),
+        3 => MAX_COUNT,
+        4 => below(random, MAX_COUNT),
+        5..=7 => 1 + below(random, capacity),
+        8 | 9 => 1 + below(random, capacity / 10 + 1),
+        10 => 2 + below(random, 4),
+        _ => 1,
+    };
+    let instant = |random: &mut Seed| {
+        let span = span(random, charge.limit());
+        match random.below(4) {
+            0 => None,
+            1 => Some(now + span),
+            _ => Some(now - span),
+        }
+    };
+    let one_of = if course.often { 300 } else { 16 };
+    let action = match random.below(one_of) {
+        0 => Action::TakeUpTo,
+        1 => Action::Debit { at: instant(random) },
+        2 | 3 => Action::Refund { at: instant(random) },
+        4 => Action::Take { max_wait: Some(span(random, charge.limit())) },
+        5 if random.once_in(4) => Action::Forget,
+        6 if charge.limit().kind() == AlgorithmKind::Concurrency => Action::Renew,
+        7 | 8 if charge.limit().kind() == AlgorithmKind::Concurrency => Action::Release,
+        _ => Action::Take { max_wait: None },
+    };
+    charge.cost(cost).action(action).lease(LeaseId::new(random.below(14).into()))
+}
