@@ -195,7 +195,7 @@ struct Course {
     steps: usize,
     /// Whether the clock is set back now and then; with a single key only, as a store may forget what is past.
     back: bool,
-    /// Mostly single actions that are close together, so that many are in sight.
+    /// Mostly single actions of one key that are close together, so that many are in sight.
     often: bool,
 }
 
@@ -208,7 +208,7 @@ const COURSES: [(Course, &str); 3] = [
 async fn replay(name: &str, sample: &Sample, seed: u64, course: Course, store: &RedisStore) {
     let mut random = Seed::new(seed);
     let (mut pure, mut now) = (Pure::default(), course.start);
-    let keys = if course.back { 1 } else { WHOM.len() as u64 };
+    let keys = if course.back || course.often { 1 } else { WHOM.len() as u64 };
     let mut life = 0;
     for step in 0..course.steps {
         let era = &sample.limits[step / 40 % sample.limits.len()];
