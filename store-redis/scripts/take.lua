@@ -1,5 +1,5 @@
 -- Takes from buckets: no wait, no block, numbers small enough for plain arithmetic. The same decisions as flow.lua's, in
--- less time. What was found goes back, and the caller works out what to tell.
+-- less time; the caller works out what to tell.
 --
 -- KEYS[i]  the states, as flow.lua has them, one for each charge in order
 -- ARGV[1]  '<dB'      the margin of a time-to-live in milliseconds, whether a key comes twice; then for each run
@@ -7,8 +7,8 @@
 --          '<ddd'     cost and room in units, the mark of the numbers; negative if the rate is uneven, and then
 --          '<dd'      the period and its excess, as in core's Pace
 -- ARGV[2]  '<dd'      the caller's time in microseconds and nanoseconds, if it counts
--- reply    '<dd'      the time of the decisions, then for each charge what was found: a zero byte for none, a byte 1 and the
---                     state, or a byte 255 and what is wrong as '>I2' bytes
+-- reply    the time of the decisions in microseconds and nanoseconds, then for each charge how many nanoseconds its bucket
+--          was away from full before, or what is wrong with what is there
 
 local each, call, unpack, pack = unpack, redis.call, struct.unpack, struct.pack
 local input, now, nanos, callers = ARGV[1], 0, 0, ARGV[2]
@@ -34,7 +34,7 @@ end
 
 -- What the server has, all at once, unless this call changes it on the way.
 local found = twice == 0 and call('MGET', each(KEYS)) or {}
-local reply, said, number, size = { pack('<dd', now, nanos) }, 1, 0, #input
+local reply, number, size = { now, nanos }, 0, #input
 -- What the charges of a run make of their states, and how long these live then; false: as long as they do.
 local texts, lives = {}, {}
 local millis = (now - now % 1000) / 1000
@@ -53,16 +53,12 @@ while from <= size do
     local ahead, free, expires = 0, false, 0
     -- No string is not nothing: something else may be there.
     local state = found[number] or redis.pcall('GET', KEYS[number])
-    said = said + 1
-    if not state then
-      reply[said] = '\0'
-    else
+    if state then
       local at, mark
       if not state.err and #state == 24 then
         at, mark, expires = unpack('<ddd', state)
       end
       if mark and mark >= 134217728 and mark < 268435456 then
-        reply[said] = '\1' .. state
         ahead = (at - now) * 1000 - nanos
         if mark ~= numbers then
           local low = mark % 2048
@@ -74,9 +70,8 @@ while from <= size do
           ahead = 0
         end
       else
-        local problem = state.err or 'TOLLGATE what is stored was written by another version or program'
-        reply[said] = '\255' .. pack('>I2', #problem) .. problem
-        writes = false
+        ahead = state.err or 'TOLLGATE what is stored was written by another version or program'
+        reply[number + 2], ahead, writes = ahead, 0, false
       end
     end
     -- In units from the begin of the period that now lies in: how far it is used, and how far it may be.
@@ -92,8 +87,9 @@ while from <= size do
       end
     end
     if clamped then
-      used = full
+      used, ahead = full, period and full + loss(full, excess, period - excess) - since or room
     end
+    reply[number + 2] = reply[number + 2] or ahead
     if used + cost > full then
       -- A denial writes nothing, except that the clock of a clamped state starts now.
       writes = writes and clamped and charges == 1
@@ -137,4 +133,4 @@ while from <= size do
     end
   end
 end
-return table.concat(reply)
+return reply

@@ -2,8 +2,6 @@
 
 use tollgate_core::Time;
 
-use crate::flow_value::whole;
-
 /// A reply, read from the front. `None` means that it ended too early.
 #[derive(Debug)]
 pub(crate) struct Reply<'a> {
@@ -45,11 +43,6 @@ impl<'a> Reply<'a> {
     pub(crate) fn count(&mut self) -> Option<u64> {
         let bytes: &[u8; 7] = self.array()?;
         Some(bytes.iter().fold(0, |count, byte| count << 8 | u64::from(*byte)))
-    }
-
-    /// A whole number that Lua wrote as it has it.
-    pub(crate) fn double(&mut self) -> Option<u64> {
-        self.array().copied().and_then(whole)
     }
 
     pub(crate) fn time(&mut self) -> Option<Time> {

@@ -89,9 +89,11 @@ impl Inner {
             let call = make(chunk, &self.names, &self.settings, now);
             match self.topology.run(place, &call, self.deadline()).await {
                 Ok(answer) => {
-                    let read = if plain { take::verdicts } else { decide::verdicts };
-                    let bytes = answer.bytes().unwrap_or_default();
-                    answers.extend(read(chunk, bytes, answer.server()));
+                    answers.extend(if plain {
+                        take::verdicts(chunk, answer.value(), answer.server())
+                    } else {
+                        decide::verdicts(chunk, answer.bytes().unwrap_or_default(), answer.server())
+                    });
                 }
                 Err(error) => answers.extend(chunk.iter().map(|_| Err(error.clone()))),
             }

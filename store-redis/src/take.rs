@@ -2,15 +2,15 @@
 
 use std::collections::HashSet;
 
+use redis::Value;
 use tollgate_core::{
     Action, AlgorithmKind, Charge, Decision, FullAt, Limit, Run, RunVerdict, State, StoreError, Time,
 };
 
 use crate::call::Call;
 use crate::error;
-use crate::flow_value::{self, double, numbers_mark};
+use crate::flow_value::{double, numbers_mark};
 use crate::key::Names;
-use crate::reply::Reply;
 use crate::script;
 use crate::settings::Settings;
 
@@ -124,29 +124,44 @@ fn with_time(input: Vec<u8>, settings: &Settings, now: Time) -> Vec<Vec<u8>> {
 }
 
 /// What became of each run.
-pub(crate) fn verdicts(runs: &[Run<'_>], reply: &[u8], server: &str) -> Vec<Result<RunVerdict, StoreError>> {
-    let mut reply = Reply::new(reply);
-    let read = |reply: &mut Reply<'_>| {
-        let (micros, nanos) = (reply.double()?, reply.double()?);
+pub(crate) fn verdicts(runs: &[Run<'_>], reply: &Value, server: &str) -> Vec<Result<RunVerdict, StoreError>> {
+    let read = || {
+        let Value::Array(parts) = reply else { return None };
+        let mut parts = parts.iter();
+        let (micros, nanos) = (number(parts.next()?)?, number(parts.next()?)?);
         let now = Time::from_nanos(micros.saturating_mul(1_000).saturating_add(nanos));
         runs.iter()
             .map(|run| {
                 let charges = run.request().charges().iter();
-                let found = charges.map(|charge| found(reply, charge.limit())).collect::<Option<Vec<_>>>()?;
+                let found = charges
+                    .map(|charge| found(parts.next()?, charge.limit(), now))
+                    .collect::<Option<Vec<_>>>()?;
                 let states = found.into_iter().collect::<Result<Vec<State>, StoreError>>();
                 Some(states.map(|mut states| RunVerdict::replay(run, &mut states, now)))
             })
             .collect::<Option<Vec<_>>>()
     };
-    read(&mut reply).unwrap_or_else(|| vec![Err(error::not_understood(server)); runs.len()])
+    read().unwrap_or_else(|| vec![Err(error::not_understood(server)); runs.len()])
 }
 
-/// The state that the script found.
-fn found(reply: &mut Reply<'_>, limit: &Limit) -> Option<Result<State, StoreError>> {
-    match reply.byte()? {
-        0 => Some(Ok(State::default())),
-        1 => flow_value::read(reply.array()?).map(|state| Ok(State::from_flow(state))),
-        _ => Some(Err(error::of_run(&reply.text()?, limit.name()))),
+fn number(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        _ => None,
+    }
+}
+
+/// The state that the script found, as it is under the limit's own numbers.
+fn found(told: &Value, limit: &Limit, now: Time) -> Option<Result<State, StoreError>> {
+    match told {
+        Value::BulkString(problem) => {
+            Some(Err(error::of_run(&String::from_utf8_lossy(problem), limit.name())))
+        }
+        told => {
+            let at = Time::from_nanos(now.nanos().saturating_add(number(told)?));
+            let numbers = limit.as_flow()?.digest();
+            Some(Ok(State::from_flow(FullAt { at, overdrawn: false, numbers })))
+        }
     }
 }
 

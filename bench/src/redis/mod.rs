@@ -243,18 +243,18 @@ fn claims() -> Vec<Claim> {
         ours: (tollgate::ONE, column.to_owned()),
         theirs: (against, column.to_owned()),
     };
-    let variation = |name: &str, against, ours, column: &str| Claim {
+    let variation = |name: &str, against, ours, theirs, column: &str| Claim {
         kind: Kind::Cost,
         name: name.to_owned(),
         against,
         ours: (ours, column.to_owned()),
-        theirs: (tollgate::ONE, column.to_owned()),
+        theirs: (theirs, column.to_owned()),
     };
     let peers = ["trypema", "throttle-kit", "limitador"];
     let mut claims = vec![against(Kind::Ratio, CHECKS_50, FLOOR), against(Kind::Ratio, CHECKS_500, FLOOR)];
     claims.extend(peers.map(|peer| against(Kind::Ratio, CHECKS_50, peer)));
     claims.extend(peers.map(|peer| against(Kind::Cost, "client-cpu-50", peer)));
-    claims.push(variation("five-charges", "one-charge", tollgate::FIVE, CHECKS_50));
-    claims.push(variation("batch-64", "one-check", tollgate::BATCH, SCRIPT_ALONE));
+    claims.push(variation("five-charges", "one-charge", tollgate::FIVE, tollgate::VERDICT, CHECKS_50));
+    claims.push(variation("batch-64", "one-check", tollgate::BATCH, tollgate::ONE, SCRIPT_ALONE));
     claims
 }

@@ -11,6 +11,8 @@ use crate::keys::Walk;
 
 /// A check with one charge: what every claim is about.
 pub const ONE: &str = "tollgate";
+/// A verdict on one charge, by the call that takes any number of them.
+pub const VERDICT: &str = "tollgate 1 charge";
 /// One verdict on five charges.
 pub const FIVE: &str = "tollgate 5 charges";
 /// 64 independent checks in one call.
@@ -20,6 +22,7 @@ pub fn all() -> Vec<Contestant> {
     let ours = |name, build, workloads| Contestant { name, build, peer: false, workloads };
     let mut all = vec![
         ours(ONE, |place| runner(Check::build(place)), &[CHECKS_50, CHECKS_500, ALONE]),
+        ours(VERDICT, |place| runner(Charges::<1>::build(place, bucket)), &[CHECKS_50, ALONE]),
         ours(FIVE, |place| runner(Charges::<5>::build(place, bucket)), &[CHECKS_50, ALONE]),
         ours(BATCH, |place| runner(Batch::build(place)), &[ALONE]),
         ours(

@@ -52,7 +52,11 @@ impl Answer {
         self.server.name()
     }
 
-    /// What nearly all scripts answer.
+    pub(crate) fn value(&self) -> &Value {
+        &self.value
+    }
+
+    /// What most scripts answer.
     pub(crate) fn bytes(&self) -> Result<&[u8], StoreError> {
         match &self.value {
             Value::BulkString(bytes) => Ok(bytes),
