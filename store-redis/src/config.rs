@@ -1,5 +1,6 @@
 //! How a store reaches its servers and what it does there.
 
+use std::fmt;
 use std::time::Duration;
 
 use tollgate_core::StoreError;
@@ -34,7 +35,7 @@ use crate::url::Target;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 #[must_use = "a configuration does nothing until it connects"]
 pub struct Config {
     url: String,
@@ -52,6 +53,20 @@ pub(crate) struct Connections {
     pub(crate) size: usize,
     pub(crate) connect_timeout: Duration,
     pub(crate) backoff: Backoff,
+}
+
+impl fmt::Debug for Config {
+    /// Without the URL: it may hold a password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Config")
+            .field("prefix", &self.prefix)
+            .field("has_root_certificate", &self.root_certificate.is_some())
+            .field("connections", &self.connections)
+            .field("call_timeout", &self.call_timeout)
+            .field("settings", &self.settings)
+            .field("must_be_there", &self.must_be_there)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Config {

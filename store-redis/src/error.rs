@@ -92,7 +92,7 @@ pub(crate) fn after_sending(error: RedisError, server: &str) -> Fault {
     };
     let redis::ErrorKind::Server(kind) = error.kind() else {
         return match error.code() {
-            Some(code) => Fault::Refused(other(code, &said)),
+            Some(code) => Fault::Refused(other(code, error.detail(), &said)),
             None => Fault::Lost(broken(error, server)),
         };
     };
@@ -122,49 +122,93 @@ pub(crate) fn after_sending(error: RedisError, server: &str) -> Fault {
         ServerErrorKind::MasterDown => {
             Refusal::NotReady(said(ErrorKind::Unavailable, "has lost its primary"))
         }
-        ServerErrorKind::NoPerm => Refusal::Other(said(
-            ErrorKind::Refused,
-            "does not permit a command that the store needs (the crate's documentation lists them)",
-        )),
-        _ => other(error.code().unwrap_or_default(), &said),
+        _ => other(error.code().unwrap_or_default(), error.detail(), &said),
     })
 }
 
+const NO_PERMISSION: &str =
+    "does not permit a command or a key that the store needs (the crate's documentation lists them)";
+/// In the place of a state.
+const STRANGER: &str = "value that is not the limiter's own, or of another version; delete that key, or give the store \
+                        a prefix of its own";
+
 /// What a code means that the library has no name for.
-fn other(code: &str, said: &dyn Fn(ErrorKind, &str) -> StoreError) -> Refusal {
+fn other(code: &str, detail: Option<&str>, said: &dyn Fn(ErrorKind, &str) -> StoreError) -> Refusal {
     match code {
         "OOM" => Refusal::Other(said(ErrorKind::Full, "has no memory left for new state (maxmemory)")),
-        "WRONGTYPE" => {
-            Refusal::Other(said(ErrorKind::Corrupt, "holds something else under a key of the limiter"))
-        }
+        "WRONGTYPE" => Refusal::Other(said(ErrorKind::Corrupt, &format!("holds a {STRANGER}"))),
         "NOAUTH" | "WRONGPASS" => Refusal::Other(said(ErrorKind::Refused, "wants other credentials")),
         "MISCONF" | "NOREPLICAS" => Refusal::NotReady(said(ErrorKind::Unavailable, "refuses writes for now")),
         "BUSY" => Refusal::NotReady(said(ErrorKind::Unavailable, "is busy with a long script")),
+        code if is_no_permission(code, detail.unwrap_or_default()) => {
+            Refusal::Other(said(ErrorKind::Refused, NO_PERMISSION))
+        }
         _ => Refusal::Other(said(ErrorKind::Internal, "refused")),
     }
 }
 
-/// A connection that broke, or could not be made.
-pub(crate) fn broken(error: RedisError, server: &str) -> StoreError {
+/// A connection that broke while calls were on their way.
+fn broken(error: RedisError, server: &str) -> StoreError {
+    let message = format!("redis at {server} lost the connection: {error}");
+    StoreError::new(ErrorKind::Unavailable, message).caused_by(error)
+}
+
+/// A connection that could not be made. `other_wire` says what to use if it was the wrong one of the two.
+pub(crate) fn not_connected(error: RedisError, server: &str, other_wire: &str) -> StoreError {
+    let reason = error.to_string();
     let (kind, what) = match error.kind() {
         redis::ErrorKind::AuthenticationFailed => {
-            (ErrorKind::Refused, "refused the credentials; check user and password in the URL")
+            (ErrorKind::Refused, "refused the credentials; check user and password in the URL".to_owned())
         }
-        redis::ErrorKind::InvalidClientConfig => (ErrorKind::Refused, "cannot be connected to as configured"),
+        redis::ErrorKind::InvalidClientConfig => {
+            (ErrorKind::Refused, "cannot be connected to as configured".to_owned())
+        }
+        redis::ErrorKind::Server(ServerErrorKind::BusyLoading | ServerErrorKind::MasterDown) => {
+            (ErrorKind::Unavailable, "is not ready".to_owned())
+        }
         redis::ErrorKind::Server(_) | redis::ErrorKind::Extension => {
-            (ErrorKind::Refused, "refused the connection")
+            (ErrorKind::Refused, refused_connection(&error).to_owned())
         }
-        _ if error.is_timeout() => (ErrorKind::Timeout, "did not answer in time"),
-        _ if error.is_connection_refusal() => (ErrorKind::Unavailable, "cannot be reached"),
-        _ => (ErrorKind::Unavailable, "lost the connection"),
+        // The library of certificates says it in its text only.
+        _ if reason.contains("invalid peer certificate") => (
+            ErrorKind::Refused,
+            "has a certificate that is not trusted; name the one to trust by Config::root_certificate"
+                .to_owned(),
+        ),
+        _ if error.is_timeout() => (ErrorKind::Timeout, format!("did not answer in time; if {other_wire}")),
+        _ if error.is_connection_refusal() => (ErrorKind::Unavailable, "cannot be reached".to_owned()),
+        _ => (
+            ErrorKind::Unavailable,
+            format!("ended the connection before it was made; check its maxclients, and if {other_wire}"),
+        ),
     };
-    StoreError::new(kind, format!("redis at {server} {what}: {error}")).caused_by(error)
+    StoreError::new(kind, format!("redis at {server} {what}: {reason}")).caused_by(error)
+}
+
+fn refused_connection(error: &RedisError) -> &'static str {
+    match (error.code(), error.detail()) {
+        (Some("NOAUTH"), _) => "wants a password; write user and password in the URL",
+        (Some("WRONGPASS"), _) => "refused the credentials; check user and password in the URL",
+        (_, Some(detail)) if detail.contains("DB index") => {
+            "has no such database; use a lower number at the end of the URL"
+        }
+        _ => "refused the connection",
+    }
+}
+
+/// Whether a user may not do what a script does. Servers before 7.2 have no code for that.
+fn is_no_permission(code: &str, text: &str) -> bool {
+    code == "NOPERM" || text.contains("The user executing the script can't")
 }
 
 /// What a script said of one run of a call: the others went through.
 pub(crate) fn of_run(message: &str, limit: &str) -> StoreError {
-    let message = format!("limit `{limit}`: what is stored for this key is not the limiter's own: {message}");
-    StoreError::new(ErrorKind::Corrupt, message)
+    let (kind, what) = if is_no_permission(message.split(' ').next().unwrap_or_default(), message) {
+        (ErrorKind::Refused, format!("redis {NO_PERMISSION}"))
+    } else {
+        (ErrorKind::Corrupt, format!("redis holds a {STRANGER}"))
+    };
+    StoreError::new(kind, format!("limit `{limit}`: {what}: {message}"))
 }
 
 /// An answer that no script of ours gives.

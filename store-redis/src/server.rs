@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use deadpool_redis::{Connection, Manager, Pool, PoolError, Runtime, Timeouts};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, ConnectionInfo, PushInfo, PushKind, Value};
+use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, PushInfo, PushKind, Value};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 use tollgate_core::{ErrorKind, StoreError};
@@ -31,6 +31,10 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn new(info: ConnectionInfo, connections: &Connections) -> Result<Self, StoreError> {
         let name = info.addr().to_string();
+        let other_wire = match info.addr() {
+            ConnectionAddr::TcpTls { .. } => "it does not speak TLS, use redis:// instead of rediss://",
+            _ => "it speaks TLS, use rediss:// instead of redis://",
+        };
         let disconnects = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&disconnects);
         let config = AsyncConnectionConfig::new()
@@ -61,6 +65,7 @@ impl Server {
             .map(|_| {
                 Arc::new(Lane {
                     server: name.clone(),
+                    other_wire,
                     pool: pool.clone(),
                     disconnects: Arc::clone(&disconnects),
                     backoff: connections.backoff,
@@ -81,16 +86,6 @@ impl Server {
         self.lane().connection(deadline).await.map(drop)
     }
 
-    /// Makes new connections for new calls.
-    pub(crate) fn reconnect(&self) {
-        for lane in &self.lanes {
-            let mut state = lane.state.lock().unwrap_or_else(PoisonError::into_inner);
-            if let State::Live(live) = std::mem::replace(&mut *state, State::Empty) {
-                drop(Connection::take(live.pooled));
-            }
-        }
-    }
-
     /// Runs a script. The server learns its text when it does not know it yet.
     pub(crate) async fn run(&self, call: &Call, asking: bool, deadline: Instant) -> Result<Value, Fault> {
         match self.send(&call.by_name(), asking, deadline).await {
@@ -105,6 +100,10 @@ impl Server {
     pub(crate) async fn send(&self, command: &Cmd, asking: bool, deadline: Instant) -> Result<Value, Fault> {
         let lane = self.lane();
         let (mut connection, number) = lane.connection(deadline).await?;
+        if now() >= deadline {
+            let message = format!("redis at {} was not asked: no time was left", self.name);
+            return Err(Fault::NotSent(StoreError::new(ErrorKind::Timeout, message)));
+        }
         let answer = async {
             if !asking {
                 return connection.send_packed_command(command).await;
@@ -124,8 +123,10 @@ impl Server {
         };
         answer.map_err(|error| {
             let fault = error::after_sending(error, &self.name);
-            if matches!(fault, Fault::Lost(_)) {
-                lane.suspect(number);
+            match fault {
+                Fault::Lost(_) => lane.suspect(number),
+                Fault::Refused(error::Refusal::ReadOnly(_)) => lane.leave(number),
+                _ => {}
             }
             fault
         })
@@ -147,6 +148,8 @@ impl Server {
 #[derive(Debug)]
 struct Lane {
     server: String,
+    /// What to try if the server does not understand this side, nor this side it.
+    other_wire: &'static str,
     pool: Pool,
     /// How many connections to the server have ended.
     disconnects: Arc<AtomicU64>,
@@ -207,6 +210,8 @@ struct Live {
 impl Lane {
     /// The connection, made if there is none.
     async fn connection(self: &Arc<Self>, deadline: Instant) -> Result<(MultiplexedConnection, u64), Fault> {
+        // Whoever has waited for an attempt is told how it went, and does not start the next one.
+        let mut waited = false;
         loop {
             let mut done = {
                 let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
@@ -215,7 +220,7 @@ impl Lane {
                         return Ok(((*live.pooled).clone(), live.number));
                     }
                     State::Connecting(done) => done.clone(),
-                    State::Down { until, error, .. } if now() < *until => {
+                    State::Down { until, error, .. } if waited || now() < *until => {
                         return Err(Fault::NotSent(error.clone()));
                     }
                     _ => self.start_connecting(&mut state),
@@ -226,6 +231,7 @@ impl Lane {
                 let message = format!("redis at {} could not be connected to in time", self.server);
                 return Err(Fault::NotSent(StoreError::new(ErrorKind::Timeout, message)));
             }
+            waited = true;
         }
     }
 
@@ -245,7 +251,7 @@ impl Lane {
                     State::Live(Live { pooled, number: lane.made.fetch_add(1, Ordering::Relaxed), seen })
                 }
                 Err(problem) => State::Down {
-                    until: now() + lane.backoff.after(failures),
+                    until: in_future(lane.backoff.after(failures)),
                     failures: failures.saturating_add(1),
                     error: lane.unreachable(problem),
                 },
@@ -258,10 +264,10 @@ impl Lane {
 
     fn unreachable(&self, problem: PoolError) -> StoreError {
         match problem {
-            PoolError::Backend(error) => error::broken(error, &self.server),
+            PoolError::Backend(error) => error::not_connected(error, &self.server, self.other_wire),
             PoolError::Timeout(_) => StoreError::new(
                 ErrorKind::Timeout,
-                format!("redis at {} could not be connected to in time", self.server),
+                format!("redis at {} could not be connected to in time; if {}", self.server, self.other_wire),
             ),
             other => StoreError::new(
                 ErrorKind::Unavailable,
@@ -272,9 +278,26 @@ impl Lane {
 
     /// Something went wrong on it: whoever comes next finds out whether it is still good.
     fn suspect(&self, number: u64) {
+        // Back into the pool, which checks it.
+        drop(self.remove(number));
+    }
+
+    /// It is good, but leads to a server that its name may no longer stand for: only a new one finds out.
+    fn leave(&self, number: u64) {
+        if let Some(live) = self.remove(number) {
+            drop(Connection::take(live.pooled));
+        }
+    }
+
+    /// The connection, unless another has taken its place meanwhile.
+    fn remove(&self, number: u64) -> Option<Live> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if matches!(&*state, State::Live(live) if live.number == number) {
-            *state = State::Empty;
+        if !matches!(&*state, State::Live(live) if live.number == number) {
+            return None;
+        }
+        match std::mem::replace(&mut *state, State::Empty) {
+            State::Live(live) => Some(live),
+            _ => None,
         }
     }
 }
@@ -283,4 +306,10 @@ impl Lane {
 #[expect(clippy::disallowed_methods, reason = "deadlines of calls are real time, whatever clock decides")]
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// The instant after a span, however long somebody has made that.
+pub(crate) fn in_future(span: Duration) -> Instant {
+    const LONG: Duration = Duration::from_secs(30 * 365 * 86_400);
+    now() + span.min(LONG)
 }

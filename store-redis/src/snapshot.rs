@@ -2,6 +2,7 @@
 //!
 //! A merge reads the state, works out the tighter of both here, and replaces it if nobody has changed it meanwhile.
 
+use tokio::time::Instant;
 use tollgate_core::{
     AlgorithmKind, ErrorKind, Export, FullAt, Key, Limit, Snapshot, State, StoreError, Time,
 };
@@ -25,7 +26,7 @@ pub(crate) async fn export(
     key: Key<'_>,
     now: Time,
 ) -> Result<Export, StoreError> {
-    let found = read(inner, limit, key, now).await?;
+    let found = read(inner, limit, key, now, inner.deadline()).await?;
     let state = found.state.filter(|_| found.fresh_at > found.at);
     Ok(Export { state, at: found.at })
 }
@@ -38,8 +39,9 @@ pub(crate) async fn merge(
     now: Time,
 ) -> Result<(), StoreError> {
     let theirs = State::from_snapshot(limit, snapshot)?;
+    let deadline = inner.deadline();
     for _ in 0..ATTEMPTS {
-        let found = read(inner, limit, key, now).await?;
+        let found = read(inner, limit, key, now, deadline).await?;
         let mut state = match &found.state {
             Some(ours) if found.fresh_at > found.at => State::from_snapshot(limit, ours)?,
             _ => State::default(),
@@ -49,7 +51,7 @@ pub(crate) async fn merge(
             return Ok(());
         }
         let call = replacement(inner, limit, key, &found, &state);
-        let answer = inner.topology.run(found.place, &call, inner.deadline()).await?;
+        let answer = inner.topology.run(found.place, &call, deadline).await?;
         if answer.bytes()? == b"1" {
             return Ok(());
         }
@@ -75,12 +77,18 @@ fn mark(limit: &Limit) -> Vec<u8> {
     if is_set(limit) { b"1".to_vec() } else { b"0".to_vec() }
 }
 
-async fn read(inner: &Inner, limit: &Limit, key: Key<'_>, now: Time) -> Result<Found, StoreError> {
+async fn read(
+    inner: &Inner,
+    limit: &Limit,
+    key: Key<'_>,
+    now: Time,
+    deadline: Instant,
+) -> Result<Found, StoreError> {
     let name = inner.names.of(limit, key);
     let place = inner.topology.place(&name);
     let call =
         Call { script: script::export(), keys: vec![name], arguments: vec![mark(limit)], repeatable: true };
-    let answer = inner.topology.run(place, &call, inner.deadline()).await?;
+    let answer = inner.topology.run(place, &call, deadline).await?;
     let bytes = answer.bytes()?;
     let time = Reply::new(bytes).time().ok_or_else(|| error::not_understood(answer.server()))?;
     let at = inner.settings.counts(now).unwrap_or(time);
@@ -186,7 +194,7 @@ fn log_words(raw: &[u8]) -> Option<(Vec<u64>, Time)> {
 
 fn lease_words(raw: &[u8]) -> Option<(Vec<u64>, Time)> {
     let mut value = Reply::new(raw);
-    let (mut words, mut blocked, mut fresh_at) = (Vec::new(), 0, Time::EPOCH);
+    let (mut words, mut head) = (Vec::new(), None);
     while !value.is_empty() {
         let length = value.short()?;
         let mut member = Reply::new(value.bytes(length.into())?);
@@ -195,13 +203,15 @@ fn lease_words(raw: &[u8]) -> Option<(Vec<u64>, Time)> {
                 if member.byte()? != VERSION {
                     return None;
                 }
-                (fresh_at, blocked) = (member.time()?, member.word()?);
+                head = Some((member.time()?, member.word()?));
             }
             b'l' => words.extend([member.word()?, member.word()?, member.word()?, member.number()?.into()]),
             // The same leases by name.
-            _ => {}
+            b'n' => {}
+            _ => return None,
         }
     }
+    let (fresh_at, blocked) = head?;
     words.push(blocked);
     Some((words, fresh_at))
 }

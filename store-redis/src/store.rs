@@ -13,7 +13,7 @@ use tollgate_core::{
 
 use crate::key::Names;
 use crate::owned::OwnedRequest;
-use crate::server::now as real_now;
+use crate::server::in_future;
 use crate::settings::Settings;
 use crate::topology::{Place, Topology};
 use crate::{Config, decide, error, snapshot, spread, take};
@@ -57,7 +57,7 @@ impl RedisStore {
 
 impl Inner {
     pub(crate) fn deadline(&self) -> Instant {
-        real_now() + self.call_timeout
+        in_future(self.call_timeout)
     }
 
     /// Where a charge is decided.
@@ -83,11 +83,12 @@ impl Inner {
         now: Time,
     ) -> Vec<Result<RunVerdict, StoreError>> {
         let mut answers = Vec::with_capacity(runs.len());
+        let deadline = self.deadline();
         for chunk in chunks(runs) {
             let plain = take::is_plain(chunk, &self.settings, now);
             let make = if plain { take::call } else { decide::call };
             let call = make(chunk, &self.names, &self.settings, now);
-            match self.topology.run(place, &call, self.deadline()).await {
+            match self.topology.run(place, &call, deadline).await {
                 Ok(answer) => {
                     answers.extend(if plain {
                         take::verdicts(chunk, answer.value(), answer.server())

@@ -1,6 +1,8 @@
 //! Where the servers are: the URL forms.
 
 use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, TlsCertificates};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use tollgate_core::{ErrorKind, StoreError};
 use url::Url;
 
@@ -71,6 +73,9 @@ impl Target {
         }
         // A password may contain anything; hosts and paths may not contain an at sign.
         let (login, place) = match rest.rsplit_once('@') {
+            Some((login, _)) if login.contains(['/', '?', '#']) => {
+                return Err(wrong("has a user or password whose `/`, `?` or `#` must be percent-encoded"));
+            }
             Some((login, place)) => (format!("{login}@"), place),
             None => (String::new(), rest),
         };
@@ -127,9 +132,19 @@ fn endpoint(
     database: &str,
     root_certificate: Option<&[u8]>,
 ) -> Result<Endpoint, StoreError> {
+    let wrong =
+        |what: String| StoreError::new(ErrorKind::Refused, format!("the URL of redis {what}; {FORMS}"));
+    // The library would take a negative one.
+    let number = database.split('?').next().unwrap_or_default();
+    if !number.is_empty() && number.parse::<u32>().is_err() {
+        return Err(wrong("names a database that is not a number".to_owned()));
+    }
+    if host.is_empty() {
+        return Err(wrong("names no host in one place".to_owned()));
+    }
     let mut url = Url::parse(&format!("{wire}://{login}{host}/{database}")).map_err(|problem| {
         // Not the URL itself: it may hold a password.
-        StoreError::new(ErrorKind::Refused, format!("the URL of redis cannot be read: {problem}; {FORMS}"))
+        wrong(format!("cannot be read: {problem}"))
     })?;
     if url.port().is_none() {
         let _ = url.set_port(Some(default_port));
@@ -140,13 +155,18 @@ fn endpoint(
 /// What the library makes of a plain URL, with the protocol that says when a connection ends.
 fn with_settings(url: &str, root_certificate: Option<&[u8]>) -> Result<ConnectionInfo, StoreError> {
     let refused = |problem: redis::RedisError| {
-        StoreError::new(ErrorKind::Refused, format!("the URL of redis makes no sense: {problem}"))
+        StoreError::new(ErrorKind::Refused, format!("the URL of redis makes no sense: {problem}; {FORMS}"))
     };
     let mut info = url.into_connection_info().map_err(refused)?;
     if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
         // The process may have chosen its cryptography already; then that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         if let Some(pem) = root_certificate {
+            if CertificateDer::from_pem_slice(pem).is_err() {
+                let message =
+                    "Config::root_certificate was given no certificate; it takes the text of a PEM file";
+                return Err(StoreError::new(ErrorKind::Refused, message));
+            }
             let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem.to_vec()) };
             info = Client::build_with_tls(info, certificates).map_err(refused)?.get_connection_info().clone();
         }

@@ -132,7 +132,8 @@ impl Topology {
         call: &Call,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        let mut course = Course { redirections: 0, attempts: 0, repeated: false };
+        let mut course =
+            Course { redirections: 0, attempts: 0, repeated: false, alone: self.is_fixed(place) };
         let mut ask = None;
         loop {
             let (server, asking) = match ask.take() {
@@ -159,6 +160,15 @@ impl Topology {
                     }
                 }
             }
+        }
+    }
+
+    /// Nobody else can be asked than the one server.
+    fn is_fixed(&self, place: Place) -> bool {
+        match self {
+            Self::One(primary) => primary.is_fixed(),
+            Self::Shards { shards, .. } => shards[usize::from(place.0)].is_fixed(),
+            Self::Cluster(_) => false,
         }
     }
 
@@ -204,6 +214,8 @@ struct Course {
     redirections: u32,
     attempts: u32,
     repeated: bool,
+    /// There is one server only: if it cannot be reached, calls fail at once and leave it alone for a while.
+    alone: bool,
 }
 
 enum Next {
@@ -230,6 +242,7 @@ impl Course {
             }
             Fault::Refused(Refusal::Ask { .. }) if self.redirected() => again(Duration::ZERO, Learn::Nothing),
             Fault::Refused(Refusal::TryAgain(_)) if self.redirected() => again(millis(5), Learn::Nothing),
+            Fault::NotSent(error) if self.alone => Next::GiveUp(error),
             Fault::NotSent(_) | Fault::Refused(Refusal::ReadOnly(_) | Refusal::NotReady(_))
                 if self.tried() =>
             {

@@ -85,15 +85,16 @@ impl Primary {
         Ok(Arc::clone(self.current().get_or_insert(found)))
     }
 
+    /// There is no other server that it could be.
+    pub(crate) fn is_fixed(&self) -> bool {
+        matches!(self.source, Source::Fixed(_))
+    }
+
     /// It may no longer be the one: the next caller finds out.
     pub(crate) fn distrust(&self, server: &Arc<Server>) {
         let mut current = self.current();
         if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, server)) {
             *current = None;
-        }
-        if let Source::Fixed(server) = &self.source {
-            // The name may lead elsewhere by now.
-            server.reconnect();
         }
     }
 
