@@ -220,7 +220,7 @@ local function save(key)
   end
 end
 
--- All charges or none.
+-- All charges or none. Says what is decided, and whether that is none.
 local function settle(charges)
   local decisions, before, refused = {}, {}, false
   for i, charge in ipairs(charges) do
@@ -236,7 +236,7 @@ local function settle(charges)
   if #charges == 1 then
     local charge = charges[1]
     decisions[1], states[charge.key] = denied(charge.limit, states[charge.key], charge, decisions[1])
-    return decisions
+    return decisions, true
   end
   for i, charge in ipairs(charges) do
     states[charge.key] = before[i]
@@ -252,7 +252,7 @@ local function settle(charges)
       decisions[i], states[charge.key] = denied(charge.limit, states[charge.key], charge, decisions[i])
     end
   end
-  return decisions
+  return decisions, true
 end
 
 local function read_charges(count)
@@ -268,20 +268,23 @@ local function read_charges(count)
 end
 
 local function decide(charges, times_over)
-  local before = {}
-  for i, charge in ipairs(charges) do
-    before[i] = state_of(charge.limit, charge.key)
+  for _, charge in ipairs(charges) do
+    charge.before = state_of(charge.limit, charge.key)
   end
-  local parts = { '\0' }
+  local parts, took = { '\0' }, false
   for _ = 1, times_over do
-    for _, told in ipairs(settle(charges)) do
+    local decisions, refused = settle(charges)
+    took = took or not refused
+    for _, told in ipairs(decisions) do
       parts[#parts + 1] = pack('>BI4BI2I6I2I6I2I6', told.outcome, told.granted, told.minus and 1 or 0, told.left[1], told.left[2],
         told.wait[1], told.wait[2], told.reset[1], told.reset[2])
     end
   end
   local changed = false
-  for i, charge in ipairs(charges) do
-    changed = changed or states[charge.key] ~= before[i]
+  for _, charge in ipairs(charges) do
+    -- A denial changes something only where it has consequences. Otherwise it need not be remembered, and takes no memory.
+    local counts = took or charge.limit.blocks or charge.limit.rules.denied
+    changed = changed or (counts and states[charge.key] ~= charge.before)
   end
   return table.concat(parts), changed
 end
@@ -291,20 +294,42 @@ local function failure(problem)
   return '\1' .. pack('>I2', #text) .. text
 end
 
+-- Decides a run, or says what is wrong with it and leaves everything as it was.
+local function attempt(charges, times_over)
+  local fine, answered, changed = pcall(decide, charges, times_over)
+  if fine then
+    return answered, changed
+  end
+  for _, charge in ipairs(charges) do
+    states[charge.key] = charge.before or states[charge.key]
+  end
+  return failure(answered), false
+end
+
+-- What was answered the first time, if the request can be the same.
+local function repeated(known, decisions)
+  if known.err then
+    return failure(known)
+  elseif #known ~= 1 + 30 * decisions then
+    return failure('TOLLGATE the operation id was used for another request')
+  end
+  return known
+end
+
 local reply, operations = { pack('>I2I6', now[1], now[2]) }, {}
 for i = 1, run_count do
   local operation, times_over, count
   operation, times_over, count, at = unpack('>I2I4I2', input, at)
   local charges = read_charges(count)
-  local known = operation > 0 and (operations[operation] or call('GET', KEYS[operation]))
+  local known = operation > 0 and (operations[operation] or redis.pcall('GET', KEYS[operation]))
   if known then
-    reply[i + 1] = known
+    reply[i + 1] = repeated(known, times_over * count)
   else
-    local fine, answered, changed = pcall(decide, charges, times_over)
-    if fine and changed and operation > 0 then
+    local answered, changed = attempt(charges, times_over)
+    if changed and operation > 0 then
       operations[operation] = answered
     end
-    reply[i + 1] = fine and answered or failure(answered)
+    reply[i + 1] = answered
   end
 end
 for key in pairs(loaded) do
