@@ -30,10 +30,18 @@
 //!
 //! # What the server needs
 //!
-//! Redis 6 or newer; tested on 7.0. A user with rights on `~tollgate:*` and the commands `+evalsha +eval +time +get +set
-//! +psetex +del +pexpire +getrange +setrange +append +strlen +zadd +zrem +zrange +zrangebylex +zrevrangebylex +ping +unwatch
-//! +hello +select +client|setinfo`; for clusters also `+cluster|slots +asking`, for shards with replicas `+role`. It must not
-//! evict keys that still count: `maxmemory-policy noeviction` or one of the `volatile-ttl` kind if memory is short.
+//! Redis 6 or newer; tested on 7.0. A user with rights on `~tollgate:*` (or another [prefix](Config::prefix)) and these
+//! commands:
+//!
+//! ```text
+//! +evalsha +eval +time +get +set +psetex +del +unlink +pexpire +getrange +setrange
+//! +zadd +zrem +zrange +zrangebylex +zcard
+//! ```
+//!
+//! With `+ping +unwatch` a connection that is in doubt is kept if it turns out to be good; without, it is replaced. For a
+//! database other than 0 also `+select`, for clusters `+cluster|slots +asking`, for shards with replicas `+role`.
+//!
+//! It must not evict keys that still count: `maxmemory-policy noeviction`, or `volatile-ttl` if memory is short.
 //!
 //! # Layout
 //!
