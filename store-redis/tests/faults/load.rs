@@ -1,0 +1,153 @@
+//! Many callers at once, and what may happen meanwhile.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tollgate_conformance::servers::Redis;
+use tollgate_core::{AlgorithmKind, Limit, Limiter, Request, Run, Store, Time};
+use tollgate_store_redis::{Config, RedisStore};
+
+use crate::expect::{KEY, daily, every_algorithm, in_time, limiter, until, used};
+
+/// Connections to the server, the one that asks left out.
+async fn clients(redis: &Redis) -> usize {
+    redis
+        .call(&["CLIENT", "LIST"])
+        .await
+        .text()
+        .lines()
+        .filter(|line| !line.contains("cmd=client|list"))
+        .count()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn scripts_that_are_forgotten_under_load_are_no_callers_concern() {
+    let redis = Redis::start(&[]).await;
+    let store = limiter(&redis).await.store().clone();
+    let limits = Arc::new(every_algorithm());
+    // How many each limit has let through.
+    let admitted: Arc<Vec<_>> = Arc::new(limits.iter().map(|_| AtomicU32::new(0)).collect());
+    let done = Arc::new(AtomicBool::new(false));
+    let mut callers = JoinSet::new();
+    for caller in 0..8 {
+        let limiter = Limiter::new(store.clone());
+        let limiter = if caller % 2 == 0 { limiter } else { limiter.exactly_once() };
+        let (limits, admitted) = (Arc::clone(&limits), Arc::clone(&admitted));
+        callers.spawn(async move {
+            for round in 0..25 {
+                for (limit, admitted) in limits.iter().zip(admitted.iter()) {
+                    let told = in_time(limiter.check(limit, KEY)).await.expect("no error");
+                    admitted.fetch_add(told.granted(), Ordering::SeqCst);
+                }
+                let charges = limits.iter().map(|limit| [limit.charge(KEY)]).collect::<Vec<_>>();
+                let batch: Vec<_> = charges.iter().map(|charge| Run::new(Request::new(charge), 1)).collect();
+                let told = in_time(limiter.store().decide_batch(&batch, Time::EPOCH)).await;
+                for (told, admitted) in told.into_iter().zip(admitted.iter()) {
+                    let told = told.unwrap_or_else(|error| panic!("round {round}: {error}"));
+                    admitted.fetch_add(told.verdicts()[0].decisions()[0].granted(), Ordering::SeqCst);
+                }
+            }
+        });
+    }
+    let flushing = async {
+        while !done.load(Ordering::SeqCst) {
+            redis.call(&["SCRIPT", "FLUSH"]).await;
+            tokio::task::yield_now().await;
+        }
+    };
+    let calling = async {
+        while let Some(joined) = callers.join_next().await {
+            joined.expect("no error and no panic");
+        }
+        done.store(true, Ordering::SeqCst);
+    };
+    tokio::join!(flushing, calling);
+    for (limit, admitted) in limits.iter().zip(admitted.iter()) {
+        // Where whoever comes next pays, one more passes.
+        let smooth = matches!(limit.kind(), AlgorithmKind::SmoothBursty | AlgorithmKind::SmoothWarmingUp);
+        assert_eq!(admitted.load(Ordering::SeqCst), limit.capacity() + u32::from(smooth), "{}", limit.name());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_callers_share_the_connections_that_were_asked_for() {
+    for connections in [1, 3] {
+        let redis = Redis::start(&[]).await;
+        let config = Config::new(redis.url()).connections(connections).call_timeout(Duration::from_secs(60));
+        let store = config.must_be_there().connect().await.expect("a server");
+        // Scripts may write, so they wait, and all callers are in flight at once.
+        redis.call(&["CLIENT", "PAUSE", "600000", "WRITE"]).await;
+        let mut callers = JoinSet::new();
+        for _ in 0..1_000 {
+            let limiter = Limiter::new(store.clone());
+            callers.spawn(async move { in_time(limiter.check(&daily(600), KEY)).await });
+        }
+        until("the callers have sent something", async || {
+            let list = redis.call(&["CLIENT", "LIST"]).await.text();
+            list.lines().filter(|line| line.contains("cmd=evalsha")).count() == connections
+        })
+        .await;
+        assert_eq!(clients(&redis).await, connections);
+        redis.call(&["CLIENT", "UNPAUSE"]).await;
+        let mut admitted = 0;
+        while let Some(joined) = callers.join_next().await {
+            admitted += joined.expect("no panic").expect("a decision").granted();
+        }
+        assert_eq!(admitted, 600);
+        assert_eq!(clients(&redis).await, connections);
+    }
+}
+
+/// Gives up in the middle of calls, again and again.
+async fn give_up_often(store: RedisStore, done: Arc<AtomicBool>) -> u32 {
+    let mut started = 0;
+    while !done.load(Ordering::SeqCst) {
+        let limiter = Limiter::new(store.clone());
+        let call = tokio::spawn(async move {
+            let limit = Limit::per_day(1_000_000).build("given up").expect("valid");
+            limiter.check(&limit, KEY).await.map(drop)
+        });
+        // After as many turns of the runtime as there are places to stop at.
+        for _ in 0..started % 7 {
+            tokio::task::yield_now().await;
+        }
+        call.abort();
+        let ended = call.await;
+        assert!(
+            ended.is_err_and(|end| end.is_cancelled()) || started % 7 > 0,
+            "nothing is done without a turn"
+        );
+        started += 1;
+    }
+    started
+}
+
+#[tokio::test]
+async fn callers_that_give_up_disturb_nobody() {
+    let redis = Redis::start(&[]).await;
+    let limiter = limiter(&redis).await;
+    let done = Arc::new(AtomicBool::new(false));
+    let mut quitters = JoinSet::new();
+    for _ in 0..4 {
+        quitters.spawn(give_up_often(limiter.store().clone(), Arc::clone(&done)));
+    }
+    for number in 1..=500_u32 {
+        // A limit and a cost that nobody else has, so that an answer of somebody else shows.
+        let limit = daily(10_000 + number);
+        let key = format!("caller {number}");
+        let told =
+            in_time(limiter.charge(limit.charge(key.as_str()).cost(number))).await.expect("a decision");
+        assert_eq!((told.granted(), told.remaining()), (number, 10_000), "the answer of another caller");
+    }
+    done.store(true, Ordering::SeqCst);
+    let mut started = 0;
+    while let Some(joined) = quitters.join_next().await {
+        started += joined.expect("no panic");
+    }
+    let limit = Limit::per_day(1_000_000).build("given up").expect("valid");
+    let counted = used(&limiter, &limit).await;
+    assert!(started > 500 && (1..=started).contains(&counted), "{counted} of {started}: none counts twice");
+    assert_eq!(clients(&redis).await, 1, "still the same connection");
+}

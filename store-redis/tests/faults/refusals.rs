@@ -1,0 +1,143 @@
+//! Servers that are there and do not want to: full ones, replicas, and such as are still loading.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tollgate_conformance::servers::Redis;
+use tollgate_core::{Effect, ErrorKind, Limiter, Request, Run, Store, Time};
+use tollgate_store_redis::Config;
+
+use crate::expect::{KEY, assert_error, daily, every_algorithm, in_time, limiter, until, used};
+
+const FULL: (ErrorKind, Effect) = (ErrorKind::Full, Effect::None);
+const UNAVAILABLE: (ErrorKind, Effect) = (ErrorKind::Unavailable, Effect::None);
+
+#[tokio::test]
+async fn a_full_server_debits_nothing_and_still_answers_what_needs_no_memory() {
+    let redis = Redis::start(&["--maxmemory-policy", "noeviction"]).await;
+    let limiter = limiter(&redis).await;
+    let limits = every_algorithm();
+    for limit in &limits {
+        // The state of "exhausted" is there, and has nothing left.
+        while in_time(limiter.check(limit, "exhausted")).await.expect("a decision").is_allowed() {}
+        let _ = in_time(limiter.check(limit, KEY)).await.expect("a decision");
+    }
+    let before: Vec<_> = redis.call(&["DBSIZE"]).await.text().chars().collect();
+    let mut left = Vec::new();
+    for limit in &limits {
+        left.push(used(&limiter, limit).await);
+    }
+    // Less than it uses already.
+    redis.call(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    for (limit, left) in limits.iter().zip(&left) {
+        let says = ["memory", "maxmemory"];
+        if limit.capacity() > 1 {
+            assert_error(in_time(limiter.check(limit, KEY)).await, FULL, &says);
+        }
+        assert_error(in_time(limiter.check(limit, "newcomer")).await, FULL, &says);
+        let charges = [limit.charge("newcomer"), limits[0].charge("another")];
+        assert_error(in_time(limiter.check_all(&charges)).await, FULL, &says);
+        if limit.refusal(tollgate_core::Action::Debit { at: None }).is_none() {
+            assert_error(in_time(limiter.debit(limit, KEY, 1)).await, FULL, &says);
+        }
+        // Looks and denials write nothing.
+        assert_eq!(used(&limiter, limit).await, *left, "{}: nothing was debited", limit.name());
+        let denied = in_time(limiter.check(limit, "exhausted")).await;
+        assert!(
+            denied.as_ref().is_ok_and(tollgate_core::Decision::is_denied),
+            "{}: {denied:?}",
+            limit.name()
+        );
+    }
+    assert_eq!(redis.call(&["DBSIZE"]).await.text().chars().collect::<Vec<_>>(), before);
+
+    redis.call(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    for limit in &limits {
+        assert!(in_time(limiter.check(limit, "newcomer")).await.expect("there is room again").is_allowed());
+    }
+}
+
+#[tokio::test]
+async fn a_full_server_debits_nothing_of_a_batch() {
+    let redis = Redis::start(&["--maxmemory-policy", "noeviction"]).await;
+    let limiter = limiter(&redis).await;
+    let limit = daily(10);
+    let _ = in_time(limiter.debit(&limit, "exhausted", 10)).await.expect("a decision");
+    redis.call(&["CONFIG", "SET", "maxmemory", "1"]).await;
+    let (new, old) = ([limit.charge(KEY)], [limit.charge("exhausted")]);
+    let batch = [Run::new(Request::new(&new), 2), Run::new(Request::new(&old), 1)];
+    let told = in_time(limiter.store().decide_batch(&batch, Time::EPOCH)).await;
+    assert_error(told.into_iter().next().expect("an answer per run"), FULL, &["maxmemory"]);
+    redis.call(&["CONFIG", "SET", "maxmemory", "0"]).await;
+    assert_eq!(used(&limiter, &limit).await, 0);
+}
+
+#[tokio::test]
+async fn a_server_that_becomes_a_replica_is_waited_for() {
+    let (primary, redis) = (Redis::start(&[]).await, Redis::start(&[]).await);
+    let limiter = limiter(&redis).await;
+    let limit = daily(10);
+    assert!(in_time(limiter.check(&limit, KEY)).await.expect("a decision").is_allowed());
+    let (host, port) = ("127.0.0.1", primary.port().to_string());
+    redis.call(&["REPLICAOF", host, &port]).await;
+    until("it follows", async || {
+        redis.call(&["INFO", "replication"]).await.field("master_link_status").as_deref() == Some("up")
+    })
+    .await;
+    for limit in every_algorithm() {
+        assert_error(in_time(limiter.check(&limit, KEY)).await, UNAVAILABLE, &["is a replica"]);
+    }
+    assert_error(in_time(limiter.debit(&limit, KEY, 1)).await, UNAVAILABLE, &["is a replica"]);
+    redis.call(&["REPLICAOF", "NO", "ONE"]).await;
+    assert!(in_time(limiter.check(&limit, KEY)).await.expect("it takes writes again").is_allowed());
+    // What it followed was empty.
+    assert_eq!(used(&limiter, &limit).await, 1);
+}
+
+#[tokio::test]
+async fn a_replica_without_its_primary_is_unavailable() {
+    let mut primary = Redis::start(&[]).await;
+    let redis = Redis::start(&["--replica-serve-stale-data", "no"]).await;
+    let limiter = limiter(&redis).await;
+    redis.call(&["REPLICAOF", "127.0.0.1", &primary.port().to_string()]).await;
+    primary.kill().await;
+    until("it has lost its primary", async || {
+        let told = redis.try_call(&["GET", "a"]).await;
+        told.is_ok_and(|reply| reply.text().starts_with("MASTERDOWN"))
+    })
+    .await;
+    assert_error(in_time(limiter.check(&daily(1), KEY)).await, UNAVAILABLE, &["has lost its primary"]);
+}
+
+/// Where a server finds its data, and keeps them: nowhere else.
+fn in_directory(directory: &Path) -> [&str; 2] {
+    ["--dir", directory.to_str().expect("a path")]
+}
+
+#[tokio::test]
+async fn a_server_that_is_loading_is_unavailable_until_it_has() {
+    let directory = tempfile::tempdir().expect("a directory");
+    // The server may be another user's.
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(directory.path(), open).expect("its own directory");
+    let limit = daily(10);
+    {
+        let redis = Redis::start_with_files(directory.path(), &in_directory(directory.path())).await;
+        let _ = in_time(limiter(&redis).await.debit(&limit, KEY, 3)).await.expect("a decision");
+        // Each larger than what is loaded between two looks at what clients say.
+        let fill = "for i = 1, 2000 do redis.call('SET', 'filler:' .. i, string.rep('x', 2000)) end";
+        redis.call(&["EVAL", fill, "0"]).await;
+        redis.call(&["SAVE"]).await;
+    }
+    // With a pause after each key it loads for longer than the test takes; the test ends the pauses.
+    let pauses = ["--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"];
+    let slowly = [&in_directory(directory.path())[..], &pauses].concat();
+    let loading = Redis::start_with_files(directory.path(), &slowly).await;
+    let config = Config::new(loading.url()).call_timeout(Duration::from_secs(20));
+    let limiter = Limiter::new(config.connect().await.expect("a store"));
+    assert_error(in_time(limiter.check(&limit, KEY)).await, UNAVAILABLE, &["is still loading"]);
+    assert_error(in_time(limiter.refund(&limit, KEY, 1)).await, UNAVAILABLE, &["is still loading"]);
+    loading.call(&["CONFIG", "SET", "key-load-delay", "0"]).await;
+    until("it has loaded", async || limiter.check(&limit, KEY).await.is_ok()).await;
+    assert_eq!(used(&limiter, &limit).await, 4, "what was saved, and one");
+}

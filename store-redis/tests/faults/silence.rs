@@ -1,0 +1,148 @@
+//! Servers that are there and say nothing.
+
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tollgate_conformance::servers::Redis;
+use tollgate_core::{Effect, ErrorKind, Limiter, Request, Run, Store, Time};
+use tollgate_store_redis::{Config, RedisStore};
+
+use crate::expect::{KEY, assert_discreet, assert_error, daily, in_time, until, used};
+
+const TOO_LATE: (ErrorKind, Effect) = (ErrorKind::Timeout, Effect::Unknown);
+
+/// Callers do not wait for long, but longer than a busy machine takes to answer them.
+async fn hasty(redis: &Redis) -> Limiter<RedisStore> {
+    let config = Config::new(redis.url())
+        .call_timeout(Duration::from_secs(1))
+        .connect_timeout(Duration::from_secs(1))
+        .reconnect_backoff(Duration::ZERO, Duration::ZERO);
+    Limiter::new(config.must_be_there().connect().await.expect("a server"))
+}
+
+/// The server knows the scripts: what is sent next is executed, now or later.
+async fn warm(limiter: &Limiter<RedisStore>) {
+    let _ = in_time(limiter.check(&daily(1), "warm")).await.expect("a decision");
+    let _ = in_time(limiter.debit(&daily(1), "warm", 1)).await.expect("a decision");
+}
+
+/// Many callers, each with a limit and a cost of its own, so that an answer that is not its own shows.
+async fn answers_belong_to_their_callers(limiter: &Limiter<RedisStore>) {
+    let mut callers = JoinSet::new();
+    for number in 1..=200_u32 {
+        let store = limiter.store().clone();
+        callers.spawn(async move {
+            let limiter = Limiter::new(store);
+            let limit = daily(1_000 + number);
+            let key = format!("caller {number}");
+            let told = in_time(limiter.charge(limit.charge(key.as_str()).cost(number))).await;
+            (number, told)
+        });
+    }
+    while let Some(joined) = callers.join_next().await {
+        let (number, told) = joined.expect("no panic");
+        let told = told.expect("a decision");
+        assert_eq!((told.granted(), told.remaining()), (number, 1_000), "the answer of another caller");
+    }
+}
+
+#[tokio::test]
+async fn a_frozen_server_costs_callers_no_more_than_their_deadline() {
+    let redis = Redis::start(&[]).await;
+    let limiter = hasty(&redis).await;
+    warm(&limiter).await;
+    redis.freeze().await;
+    let limit = daily(10);
+    let first = in_time(limiter.check(&limit, KEY)).await;
+    assert_error(first, TOO_LATE, &["did not answer in time", "may have taken effect"]);
+    // From now on the connection is in doubt. Whatever is tried, calls end, and say that it was time that ran out.
+    for _ in 0..3 {
+        let error = in_time(limiter.debit(&limit, KEY, 1)).await.expect_err("nobody answers");
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        assert_discreet(&error);
+    }
+    redis.thaw().await;
+    until("it answers again", async || limiter.peek(&limit, KEY).await.is_ok()).await;
+    answers_belong_to_their_callers(&limiter).await;
+    assert!(
+        (1..=4).contains(&used(&limiter, &limit).await),
+        "what was sent counts once, the rest not at all"
+    );
+}
+
+#[tokio::test]
+async fn a_paused_server_answers_those_who_come_later() {
+    let redis = Redis::start(&[]).await;
+    let limiter = hasty(&redis).await;
+    warm(&limiter).await;
+    let limit = daily(10);
+    // For longer than the test takes, unless it is ended. Scripts may write, so they wait.
+    redis.call(&["CLIENT", "PAUSE", "600000", "WRITE"]).await;
+    assert_error(in_time(limiter.check(&limit, KEY)).await, TOO_LATE, &["did not answer in time"]);
+    redis.call(&["CLIENT", "UNPAUSE"]).await;
+    until("it answers again", async || limiter.peek(&limit, KEY).await.is_ok()).await;
+    until("the late one is executed", async || used(&limiter, &limit).await == 1).await;
+    answers_belong_to_their_callers(&limiter).await;
+}
+
+#[tokio::test]
+async fn everybody_in_flight_on_a_frozen_server_is_told_in_time() {
+    let redis = Redis::start(&[]).await;
+    let limiter = hasty(&redis).await;
+    warm(&limiter).await;
+    redis.freeze().await;
+    let mut callers = JoinSet::new();
+    for _ in 0..500 {
+        let store = limiter.store().clone();
+        callers.spawn(async move { in_time(Limiter::new(store).check(&daily(10_000), KEY)).await });
+    }
+    while let Some(joined) = callers.join_next().await {
+        let error = joined.expect("no panic").expect_err("nobody answers");
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+    }
+    redis.thaw().await;
+    until("it answers again", async || limiter.peek(&daily(10_000), KEY).await.is_ok()).await;
+    assert!(used(&limiter, &daily(10_000)).await <= 500, "nobody counts twice");
+    answers_belong_to_their_callers(&limiter).await;
+}
+
+/// The deadline is that of the whole call, however many steps it takes: what comes after it is not even sent.
+#[tokio::test]
+async fn a_long_batch_has_one_deadline() {
+    let redis = Redis::start(&[]).await;
+    let limiter = hasty(&redis).await;
+    warm(&limiter).await;
+    redis.freeze().await;
+    let limit = daily(1_000_000);
+    let charges = [limit.charge(KEY)];
+    let batch = vec![Run::new(Request::new(&charges), 1); 2_000];
+    let told = in_time(limiter.store().decide_batch(&batch, Time::EPOCH)).await;
+    assert_eq!(told.len(), batch.len());
+    let mut sent = 0;
+    for answer in told {
+        let error = answer.expect_err("nobody answers");
+        assert_eq!(error.kind(), ErrorKind::Timeout, "{error}");
+        sent += usize::from(error.effect() == Effect::Unknown);
+    }
+    redis.thaw().await;
+    until("it answers again", async || limiter.peek(&limit, KEY).await.is_ok()).await;
+    assert!((1..batch.len()).contains(&sent), "the first part was sent, the last was not: {sent}");
+    let used = usize::try_from(used(&limiter, &limit).await).expect("few");
+    assert!(used <= sent, "{used} are counted, and only {sent} were said to be perhaps");
+}
+
+#[tokio::test]
+async fn callers_may_wait_as_long_as_they_like() {
+    let redis = Redis::start(&[]).await;
+    let config = Config::new(redis.url())
+        .call_timeout(Duration::MAX)
+        .connect_timeout(Duration::MAX)
+        .reconnect_backoff(Duration::MAX, Duration::MAX)
+        .expiry_margin(Duration::MAX)
+        .operation_memory(Duration::MAX);
+    let limiter = Limiter::new(in_time(config.connect()).await.expect("a store"));
+    let limit = daily(2);
+    assert!(in_time(limiter.check(&limit, KEY)).await.expect("a decision").is_allowed());
+    assert!(in_time(limiter.debit(&limit, KEY, 1)).await.expect("a decision").is_allowed());
+    assert!(in_time(limiter.check(&limit, KEY)).await.expect("a decision").is_denied());
+}

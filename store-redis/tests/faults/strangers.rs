@@ -1,0 +1,206 @@
+//! Keys that hold what no limiter has written.
+
+use tollgate_conformance::servers::Redis;
+use tollgate_core::{
+    AlgorithmKind, Charge, Effect, ErrorKind, Limit, Limiter, OperationId, Request, Run, Store, Time,
+};
+use tollgate_store_redis::RedisStore;
+
+use crate::expect::{KEY, assert_error, daily, every_algorithm, in_time, limiter, used};
+
+const CORRUPT: (ErrorKind, Effect) = (ErrorKind::Corrupt, Effect::None);
+/// What helps.
+const ADVICE: &str = "delete that key, or give the store a prefix of its own";
+
+/// The only key of the server.
+async fn only_key(redis: &Redis) -> String {
+    let keys = redis.call(&["KEYS", "*"]).await.texts();
+    assert_eq!(keys.len(), 1, "{keys:?}");
+    keys.into_iter().next().expect("a key")
+}
+
+/// Uses the limit a little, and says where the server keeps that.
+async fn key_of(redis: &Redis, limiter: &Limiter<RedisStore>, limit: &Limit) -> String {
+    redis.call(&["FLUSHALL"]).await;
+    let charges = [limit.charge(KEY).cost(1)];
+    let verdict = in_time(limiter.store().decide(Request::new(&charges), Time::EPOCH)).await;
+    assert!(verdict.expect("a decision").is_allowed(), "{}", limit.name());
+    only_key(redis).await
+}
+
+/// All that touches a state says that it is not one.
+async fn assert_all_refuse(limiter: &Limiter<RedisStore>, limit: &Limit, says: &[&str]) {
+    let says = [&[limit.name(), ADVICE], says].concat();
+    assert_error(in_time(limiter.check(limit, KEY)).await, CORRUPT, &says);
+    assert_error(in_time(limiter.peek(limit, KEY)).await, CORRUPT, &says);
+    assert_error(in_time(limiter.take_up_to(limit, KEY, 2)).await, CORRUPT, &says);
+    let now = Time::EPOCH;
+    assert_error(in_time(limiter.store().export(limit, KEY.into(), now)).await, CORRUPT, &[ADVICE]);
+    // What another key has, to be merged into this one.
+    let _ = in_time(limiter.check(limit, "another")).await.expect("another key is fine");
+    let other =
+        in_time(limiter.store().export(limit, "another".into(), now)).await.expect("another key is fine");
+    let state = other.state.expect("it was used");
+    let merged = limiter.store().merge(limit, KEY.into(), &state, now);
+    assert_error(in_time(merged).await, CORRUPT, &[ADVICE]);
+}
+
+#[tokio::test]
+async fn a_key_of_another_type_is_left_alone() {
+    let redis = Redis::start(&[]).await;
+    let limiter = limiter(&redis).await;
+    for limit in every_algorithm() {
+        let key = key_of(&redis, &limiter, &limit).await;
+        redis.call(&["DEL", &key]).await;
+        redis.call(&["RPUSH", &key, "one", "two"]).await;
+        assert_all_refuse(&limiter, &limit, &["WRONGTYPE"]).await;
+        assert_eq!(
+            redis.call(&["LRANGE", &key, "0", "-1"]).await.texts(),
+            ["one", "two"],
+            "{}",
+            limit.name()
+        );
+        redis.call(&["DEL", &key]).await;
+        assert!(in_time(limiter.check(&limit, KEY)).await.expect("a fresh state").is_allowed());
+    }
+}
+
+#[tokio::test]
+async fn a_value_of_somebody_else_is_left_alone() {
+    let redis = Redis::start(&[]).await;
+    let limiter = limiter(&redis).await;
+    for limit in every_algorithm() {
+        let key = key_of(&redis, &limiter, &limit).await;
+        redis.call(&["DEL", &key]).await;
+        let is_set = limit.kind() == AlgorithmKind::Concurrency;
+        for value in ["hello", "h", "hi, this is a longer text, as long as any state of a limiter", "1"] {
+            redis.call(&["DEL", &key]).await;
+            if is_set {
+                redis.call(&["ZADD", &key, "0", value]).await;
+            } else {
+                redis.call(&["SET", &key, value]).await;
+            }
+            assert_all_refuse(&limiter, &limit, &[]).await;
+            let kept = if is_set {
+                redis.call(&["ZRANGE", &key, "0", "-1"]).await.texts().concat()
+            } else {
+                redis.call(&["GET", &key]).await.text()
+            };
+            assert_eq!(kept, value, "{}", limit.name());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_state_of_another_version_is_left_alone() {
+    let redis = Redis::start(&[]).await;
+    let limiter = limiter(&redis).await;
+    for limit in every_algorithm() {
+        let key = key_of(&redis, &limiter, &limit).await;
+        if limit.kind() == AlgorithmKind::Concurrency {
+            // The version is the second byte of the first member.
+            let raise = "local first = redis.call('ZRANGE', KEYS[1], 0, 0)[1] \
+                         redis.call('ZREM', KEYS[1], first) \
+                         return redis.call('ZADD', KEYS[1], 0, first:sub(1, 1) .. '\\2' .. first:sub(3))";
+            redis.call(&["EVAL", raise, "1", &key]).await;
+        } else {
+            redis.call(&["SETRANGE", &key, "0", "\u{2}"]).await;
+        }
+        assert_all_refuse(&limiter, &limit, &["version"]).await;
+    }
+}
+
+/// What is left of a state may be read as one or not, but whoever is decided with it is never debited by half, and
+/// neighbours in a batch are decided as if nothing was.
+#[tokio::test]
+async fn a_state_cut_short_harms_nobody_else() {
+    let redis = Redis::start(&[]).await;
+    let limiter = limiter(&redis).await;
+    let (beside, neighbour) =
+        (daily(1_000), Limit::per_day(1_000).fixed_window().build("neighbour").expect("valid"));
+    for limit in every_algorithm().iter().filter(|limit| limit.kind() != AlgorithmKind::Concurrency) {
+        let key = key_of(&redis, &limiter, limit).await;
+        let _ = in_time(limiter.check(limit, KEY)).await.expect("a decision");
+        let length: usize = redis.call(&["STRLEN", &key]).await.text().parse().expect("a length");
+        redis.call(&["RENAME", &key, "whole"]).await;
+        let cut = "return redis.call('SET', KEYS[1], redis.call('GET', 'whole'):sub(1, ARGV[1]))";
+        let mut refused = 0;
+        for (kept, round) in (1..length).zip(0..) {
+            redis.call(&["EVAL", cut, "1", &key, &kept.to_string()]).await;
+            let both = [beside.charge(KEY), limit.charge(KEY)];
+            let alone = [neighbour.charge(KEY)];
+            let batch = [
+                Run::new(Request::new(&alone), 1),
+                Run::new(Request::new(&both), 1),
+                Run::new(Request::new(&alone), 1),
+            ];
+            let before = used(&limiter, &beside).await;
+            let told = in_time(limiter.store().decide_batch(&batch, Time::EPOCH)).await;
+            assert!(told[0].is_ok() && told[2].is_ok(), "{} cut to {kept}: {told:?}", limit.name());
+            assert_eq!(used(&limiter, &neighbour).await, 2 * round + 2, "{} cut to {kept}", limit.name());
+            let taken = used(&limiter, &beside).await - before;
+            match &told[1] {
+                Ok(verdict) => assert_eq!(usize::try_from(taken), Ok(verdict.passed()), "{}", limit.name()),
+                Err(error) => {
+                    assert_eq!((error.kind(), error.effect(), taken), (CORRUPT.0, CORRUPT.1, 0), "{error}");
+                    refused += 1;
+                }
+            }
+        }
+        assert!(refused > 0, "{}: something must be missing", limit.name());
+    }
+}
+
+#[tokio::test]
+async fn in_a_batch_only_the_run_with_the_strange_key_fails() {
+    let redis = Redis::start(&[]).await;
+    let limiter = limiter(&redis).await;
+    // Plain takes, which have a script of their own, and everything else.
+    for limits in [vec![daily(10)], every_algorithm()] {
+        for limit in &limits {
+            let key = key_of(&redis, &limiter, limit).await;
+            redis.call(&["DEL", &key]).await;
+            redis.call(&["RPUSH", &key, "x"]).await;
+            let beside = daily(10).to_builder().build("beside").expect("valid");
+            let (good, bad) = ([beside.charge(KEY)], [beside.charge(KEY), limit.charge(KEY)]);
+            let runs = [(&good[..], 2), (&bad, 1), (&bad[1..], 3), (&good, 3)];
+            let batch = runs.map(|(charges, count)| Run::new(Request::new(charges), count));
+            let told = in_time(limiter.store().decide_batch(&batch, Time::EPOCH)).await;
+            let [first, both, strange, last] = told.try_into().expect("an answer per run");
+            assert_error(both, CORRUPT, &[ADVICE]);
+            assert_error(strange, CORRUPT, &[ADVICE]);
+            assert_eq!(first.map(|run| run.passed()).ok(), Some(2), "{}", limit.name());
+            assert_eq!(last.map(|run| run.passed()).ok(), Some(3), "{}", limit.name());
+            assert_eq!(used(&limiter, &beside).await, 5, "{}: nothing for the failed ones", limit.name());
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_operation_id_that_was_another_requests_is_an_error_of_that_run_alone() {
+    let redis = Redis::start(&[]).await;
+    let limiter = limiter(&redis).await;
+    let (limit, other) = (daily(10), Limit::per_day(10).fixed_window().build("other").expect("valid"));
+    let id = OperationId::unique();
+    let decide = async |charges: &[Charge<'_>]| {
+        let good = [limit.charge("beside")];
+        let batch = [Run::new(Request::new(charges).with_id(id), 1), Run::new(Request::new(&good), 1)];
+        let told = in_time(limiter.store().decide_batch(&batch, Time::EPOCH)).await;
+        let [named, beside] = told.try_into().expect("an answer per run");
+        assert!(beside.is_ok(), "{beside:?}");
+        named
+    };
+    let one = [limit.charge(KEY)];
+    let two = [limit.charge(KEY), other.charge(KEY)];
+    assert_eq!(decide(&one).await.expect("a decision").passed(), 1);
+    assert_error(decide(&two).await, CORRUPT, &["operation id"]);
+    assert_eq!(used(&limiter, &limit).await, 1);
+
+    let keys = redis.call(&["KEYS", "*op~*"]).await.texts();
+    for key in keys {
+        redis.call(&["DEL", &key]).await;
+        redis.call(&["RPUSH", &key, "x"]).await;
+    }
+    assert_error(decide(&one).await, CORRUPT, &["WRONGTYPE", ADVICE]);
+    assert_eq!(used(&limiter, &limit).await, 1);
+}
