@@ -13,11 +13,14 @@ const TOO_LATE: (ErrorKind, Effect) = (ErrorKind::Timeout, Effect::Unknown);
 
 /// Callers do not wait for long, but longer than a busy machine takes to answer them.
 async fn hasty(redis: &Redis) -> Limiter<RedisStore> {
-    let config = Config::new(redis.url())
+    Limiter::new(haste(redis).must_be_there().connect().await.expect("a server"))
+}
+
+fn haste(redis: &Redis) -> Config {
+    Config::new(redis.url())
         .call_timeout(Duration::from_secs(1))
         .connect_timeout(Duration::from_secs(1))
-        .reconnect_backoff(Duration::ZERO, Duration::ZERO);
-    Limiter::new(config.must_be_there().connect().await.expect("a server"))
+        .reconnect_backoff(Duration::ZERO, Duration::ZERO)
 }
 
 /// The server knows the scripts: what is sent next is executed, now or later.
@@ -110,8 +113,13 @@ async fn everybody_in_flight_on_a_frozen_server_is_told_in_time() {
 #[tokio::test]
 async fn a_long_batch_has_one_deadline() {
     let redis = Redis::start(&[]).await;
-    let limiter = hasty(&redis).await;
-    warm(&limiter).await;
+    // One for each part of the batch, none of them in doubt when its turn comes.
+    let connections = 8;
+    let config = haste(&redis).connections(connections).must_be_there();
+    let limiter = Limiter::new(config.connect().await.expect("a server"));
+    for _ in 0..connections {
+        warm(&limiter).await;
+    }
     redis.freeze().await;
     let limit = daily(1_000_000);
     let charges = [limit.charge(KEY)];
