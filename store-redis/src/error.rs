@@ -136,7 +136,7 @@ const STRANGER: &str = "value that is not the limiter's own, or of another versi
 fn other(code: &str, detail: Option<&str>, said: &dyn Fn(ErrorKind, &str) -> StoreError) -> Refusal {
     match code {
         "OOM" => Refusal::Other(said(ErrorKind::Full, "has no memory left for new state (maxmemory)")),
-        "WRONGTYPE" => Refusal::Other(said(ErrorKind::Corrupt, &format!("holds a {STRANGER}"))),
+        "WRONGTYPE" | "TOLLGATE" => Refusal::Other(said(ErrorKind::Corrupt, &format!("holds a {STRANGER}"))),
         "NOAUTH" | "WRONGPASS" => Refusal::Other(said(ErrorKind::Refused, "wants other credentials")),
         "MISCONF" | "NOREPLICAS" => Refusal::NotReady(said(ErrorKind::Unavailable, "refuses writes for now")),
         "BUSY" => Refusal::NotReady(said(ErrorKind::Unavailable, "is busy with a long script")),
@@ -199,6 +199,14 @@ fn refused_connection(error: &RedisError) -> &'static str {
 /// Whether a user may not do what a script does. Servers before 7.2 have no code for that.
 fn is_no_permission(code: &str, text: &str) -> bool {
     code == "NOPERM" || text.contains("The user executing the script can't")
+}
+
+/// What a script that decides a single charge said of it.
+pub(crate) fn of_charge(error: StoreError, limit: &str) -> StoreError {
+    match error.kind() {
+        ErrorKind::Corrupt => StoreError::new(ErrorKind::Corrupt, format!("limit `{limit}`: {error}")),
+        _ => error,
+    }
 }
 
 /// What a script said of one run of a call: the others went through.

@@ -34,7 +34,7 @@
 //! commands:
 //!
 //! ```text
-//! +evalsha +eval +time +get +set +psetex +del +unlink +pexpire +getrange +setrange
+//! +evalsha +eval +time +get +mget +set +psetex +del +unlink +pexpire +getrange +setrange
 //! +zadd +zrem +zrange +zrangebylex +zcard
 //! ```
 //!

@@ -187,7 +187,8 @@ impl Store for RedisStore {
     async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
         let (inner, now) = (&self.inner, clock.now());
         if let Some(call) = take::single(charge, &inner.names, &inner.settings, now) {
-            let answer = inner.topology.run(inner.place(charge), &call, inner.deadline()).await?;
+            let answer = inner.topology.run(inner.place(charge), &call, inner.deadline()).await;
+            let answer = answer.map_err(|error| error::of_charge(error, charge.limit().name()))?;
             let decision = take::decision(charge, answer.number()?);
             return decision.ok_or_else(|| error::not_understood(answer.server()));
         }

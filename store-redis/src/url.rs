@@ -172,7 +172,9 @@ fn with_settings(url: &str, root_certificate: Option<&[u8]>) -> Result<Connectio
         }
     }
     let login = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    Ok(info.set_redis_settings(login))
+    // Small calls that must not wait for more to send.
+    let tcp = info.tcp_settings().clone().set_nodelay(true);
+    Ok(info.set_redis_settings(login).set_tcp_settings(tcp))
 }
 
 impl Endpoint {

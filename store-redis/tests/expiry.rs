@@ -151,21 +151,21 @@ impl TimeToLive {
     /// `taken` is how long the calls took that decided: some time between their begin and their end a lifetime begins,
     /// which is the script's begin or the command's own time, depending on the server's version. The server counts in
     /// whole milliseconds, cut off, and a key is there until the one that it ends in is over.
-    fn check(self, fresh_at: Time, margin: Duration, taken: Duration, what: &str) {
-        let ends = fresh_at + margin;
+    fn check(self, fresh_at: Time, margin: Margin, taken: Duration, what: &str) {
+        let ends = fresh_at + margin.least;
         let Some(left) = self.left() else {
             assert!(self.answered + MILLI + taken >= ends, "{what} is gone before {ends}: {self:?}");
             return;
         };
-        self.check_end(left, ends, taken, what);
+        self.check_end(left, fresh_at + margin.most, taken, what);
         let latest = self.answered + left + MILLI;
         assert!(latest + taken >= ends, "{what} ends at {latest}, and was to live until {ends}: {self:?}");
     }
 
     /// The state is fresh, so it need not be there, and no longer than for the margin.
-    fn check_fresh(self, now: Time, margin: Duration, taken: Duration, what: &str) {
+    fn check_fresh(self, now: Time, margin: Margin, taken: Duration, what: &str) {
         if let Some(left) = self.left() {
-            self.check_end(left, now + margin, taken, what);
+            self.check_end(left, now + margin.most, taken, what);
         }
     }
 
@@ -175,6 +175,24 @@ impl TimeToLive {
             earliest <= ends + MILLI + taken,
             "{what} lives until {earliest}, and was to end at {ends}: {self:?}"
         );
+    }
+}
+
+/// By how much a state outlives its end.
+#[derive(Clone, Copy, Debug)]
+struct Margin {
+    least: Duration,
+    most: Duration,
+}
+
+impl Margin {
+    const NONE: Self = Self { least: Duration::ZERO, most: Duration::ZERO };
+
+    /// A bucket's time-to-live is left alone while it is good enough, and set with twice the margin for that.
+    fn of(limit: &Limit, margin: Duration) -> Self {
+        let kinds = [AlgorithmKind::TokenBucket, AlgorithmKind::LeakyMeter, AlgorithmKind::Gcra];
+        let plain = kinds.contains(&limit.kind()) && limit.block_time().is_none();
+        Self { least: margin, most: if plain { margin * 2 } else { margin } }
     }
 }
 
@@ -189,6 +207,7 @@ async fn lives_until_fresh(margin: Duration) {
     // Long enough that nothing ends while it is looked at.
     let period = Duration::from_secs(1_000);
     for limit in limits(period) {
+        let margin = Margin::of(&limit, margin);
         let (mut key, mut taken) = (None, Duration::ZERO);
         for (step, charge) in
             course(limit.charge("alice"), period, stand.time().await).into_iter().enumerate()
@@ -247,7 +266,7 @@ async fn a_merged_state_lives_until_it_is_fresh() {
             let verdict = stand.decide(limit.charge("alice").cost(0)).await;
             let fresh_at = verdict.decided_at() + verdict.decisions()[0].reset_after();
             let key = key_of(&stand, &limit).await.expect("a state");
-            stand.time_to_live(&key).await.check(fresh_at, margin, taken, limit.name());
+            stand.time_to_live(&key).await.check(fresh_at, Margin::of(&limit, margin), taken, limit.name());
         }
     }
 }
@@ -262,7 +281,7 @@ async fn an_operation_lives_as_long_as_it_is_remembered() {
     let verdict = stand.store.decide(request, NOW).await.expect("a verdict");
     let taken = stand.time().await.since(before);
     let key = stand.keys().await.into_iter().find(|key| key.contains(":op~")).expect("what is remembered");
-    stand.time_to_live(&key).await.check(verdict.decided_at() + memory, Duration::ZERO, taken, &key);
+    stand.time_to_live(&key).await.check(verdict.decided_at() + memory, Margin::NONE, taken, &key);
 }
 
 #[tokio::test]
@@ -294,7 +313,8 @@ async fn nothing_stays_for_ever() {
 
 #[tokio::test]
 async fn what_is_forgotten_is_gone_at_once() {
-    let stand = Stand::start(|config| config).await;
+    let margin = Duration::from_secs(1);
+    let stand = Stand::with_margin(margin).await;
     for limit in limits(Duration::from_secs(1_000)) {
         let _ = stand.decide(limit.charge("alice").cost(10)).await;
         // The second is denied, and blocks where that is so.
@@ -303,7 +323,7 @@ async fn what_is_forgotten_is_gone_at_once() {
         let _ = stand.decide(limit.charge("alice").action(Action::Forget)).await;
         let left = stand.time_to_live(&key).await.left();
         if remembers_its_window(&limit) {
-            assert!(left.is_none_or(|left| left <= Duration::from_secs(1)), "{key} lives for {left:?}");
+            assert!(left.is_none_or(|left| left <= margin), "{key} lives for {left:?}");
         } else {
             assert_eq!(left, None, "{key}");
         }

@@ -103,6 +103,10 @@ async fn a_state_of_another_version_is_left_alone() {
                          redis.call('ZREM', KEYS[1], first) \
                          return redis.call('ZADD', KEYS[1], 0, first:sub(1, 1) .. '\\2' .. first:sub(3))";
             redis.call(&["EVAL", raise, "1", &key]).await;
+        } else if limit.kind().is_flow() {
+            // It is in the second number.
+            let raise = "return redis.call('SETRANGE', KEYS[1], 8, struct.pack('<d', 2 * 2 ^ 27))";
+            redis.call(&["EVAL", raise, "1", &key]).await;
         } else {
             redis.call(&["SETRANGE", &key, "0", "\u{2}"]).await;
         }
