@@ -113,6 +113,53 @@ async fn a_server_killed_and_started_again_under_load_loses_its_memory_and_nothi
     assert!(admitted + unclear >= LIVES * 500, "{admitted} admitted, {unclear} unclear: some are lost");
 }
 
+/// A server that writes everything down forgets nothing when it is killed, so the limit must come out even: all that was
+/// executed was admitted, or its caller was told that it may have been.
+#[tokio::test]
+async fn of_what_a_killed_server_wrote_down_nothing_is_lost_and_nothing_doubled() {
+    const LIMIT: u32 = 3_000;
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().to_str().expect("a plain path");
+    let durable = ["--appendonly", "yes", "--appendfsync", "always", "--dir", path];
+    let mut redis = Redis::start_with_files(directory.path(), &durable).await;
+    let config =
+        Config::new(redis.url()).reconnect_backoff(Duration::from_millis(5), Duration::from_millis(20));
+    let store = config.must_be_there().connect().await.expect("a server");
+    let (admitted, unclear) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let mut callers = JoinSet::new();
+    for caller in 0..16 {
+        let limiter = Limiter::new(store.clone());
+        let limiter = if caller % 2 == 0 { limiter } else { limiter.exactly_once() };
+        let (admitted, unclear) = (Arc::clone(&admitted), Arc::clone(&unclear));
+        callers.spawn(async move {
+            loop {
+                match in_time(limiter.check(&daily(LIMIT), KEY)).await {
+                    Ok(decision) if decision.is_denied() => return,
+                    Ok(_) => admitted.fetch_add(1, Ordering::SeqCst),
+                    Err(error) => {
+                        tokio::task::yield_now().await;
+                        unclear.fetch_add(u32::from(error.effect() == Effect::Unknown), Ordering::SeqCst)
+                    }
+                };
+            }
+        });
+    }
+    let limiter = Limiter::new(store);
+    for left in [2_400, 1_600, 800] {
+        until("some of it is used", async || {
+            limiter.peek(&daily(LIMIT), KEY).await.is_ok_and(|told| told.remaining() <= left)
+        })
+        .await;
+        redis.start_again().await;
+    }
+    while let Some(joined) = callers.join_next().await {
+        joined.expect("no panic");
+    }
+    let (admitted, unclear) = (admitted.load(Ordering::SeqCst), unclear.load(Ordering::SeqCst));
+    assert!(admitted <= LIMIT, "{admitted} were admitted");
+    assert!(admitted + unclear >= LIMIT, "{admitted} admitted, {unclear} unclear: some are lost");
+}
+
 #[tokio::test]
 async fn a_server_with_too_many_clients_is_unavailable() {
     let redis = Redis::start(&["--maxclients", "1"]).await;
