@@ -117,7 +117,7 @@ local function answer(limit, state, ask)
   local blocked = ask.action == FORGET and ZERO or state.blocked
   local decision, body = limit.rules.decide(limit, state.body, now, ask)
   if blocked <= now then
-    if limit.rules.is_flow and body == state.body then
+    if limit.rules.is_flow and body == state.body and blocked == state.blocked then
       return decision, state
     end
     return decision, { body = body, blocked = blocked, fresh = least(now + decision.reset, END_OF_TIME) }
