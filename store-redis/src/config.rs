@@ -9,7 +9,7 @@ use crate::server::Backoff;
 use crate::settings::Settings;
 use crate::store::RedisStore;
 use crate::topology::Topology;
-use crate::url::Target;
+use crate::url::{Login, Target};
 
 /// How to reach Redis, and what to do there. Everything has a default but where it is.
 ///
@@ -22,7 +22,8 @@ use crate::url::Target;
 /// | client-side shards | `redis+shards://[user:password@]host[:port],…[/database]` |
 ///
 /// The last three are encrypted as `rediss+sentinel://` and so on. A shard may name its replicas after a bar,
-/// `a1|a2,b1|b2`: the one that takes writes is used.
+/// `a1|a2,b1|b2`: the one that takes writes is used, and the first gives the shard its name, which decides what lives
+/// there. Whom the URL logs in as is meant for the servers; sentinels have a [login of their own](Self::sentinel_login).
 ///
 /// ```no_run
 /// # async fn start() -> Result<(), tollgate_core::StoreError> {
@@ -41,7 +42,8 @@ pub struct Config {
     url: String,
     prefix: String,
     root_certificate: Option<Vec<u8>>,
-    connections: Connections,
+    sentinel_login: Option<Login>,
+    pub(crate) connections: Connections,
     call_timeout: Duration,
     settings: Settings,
     must_be_there: bool,
@@ -76,6 +78,7 @@ impl Config {
             url: url.into(),
             prefix: "tollgate".to_owned(),
             root_certificate: None,
+            sentinel_login: None,
             connections: Connections {
                 size: 1,
                 connect_timeout: Duration::from_secs(1),
@@ -100,6 +103,12 @@ impl Config {
     /// A certificate (PEM) to trust instead of those that the machine trusts.
     pub fn root_certificate(mut self, pem: impl Into<Vec<u8>>) -> Self {
         self.root_certificate = Some(pem.into());
+        self
+    }
+
+    /// Who to log in as at the sentinels; nobody unless said. The login in the URL is for the servers that they watch.
+    pub fn sentinel_login(mut self, user: Option<&str>, password: &str) -> Self {
+        self.sentinel_login = Some(Login { user: user.map(str::to_owned), password: password.to_owned() });
         self
     }
 
@@ -160,7 +169,8 @@ impl Config {
     /// A store. What is wrong with the configuration is an error here; that a server is not there yet is none, unless
     /// [it must be](Self::must_be_there).
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        let target = Target::parse(&self.url, self.root_certificate.as_deref())?;
+        let target =
+            Target::parse(&self.url, self.root_certificate.as_deref(), self.sentinel_login.as_ref())?;
         let topology = Topology::new(target, &self.connections)?;
         let store = RedisStore::new(topology, &self.prefix, self.settings, self.call_timeout);
         let there = store.reach().await;

@@ -1,6 +1,9 @@
 //! Where the servers are: the URL forms.
 
-use redis::{Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, TlsCertificates};
+use redis::{
+    Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
+    TlsCertificates,
+};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use tollgate_core::{ErrorKind, StoreError};
@@ -56,8 +59,26 @@ impl Access {
 const FORMS: &str = "use redis://host, rediss://host, redis+sentinel://host,…/name, redis+cluster://host,… or \
                      redis+shards://host,…";
 
+/// Who to log in as.
+#[derive(Clone)]
+pub(crate) struct Login {
+    pub(crate) user: Option<String>,
+    pub(crate) password: String,
+}
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+    }
+}
+
 impl Target {
-    pub(crate) fn parse(url: &str, root_certificate: Option<&[u8]>) -> Result<Self, StoreError> {
+    /// The login in the URL is for servers; sentinels have their own.
+    pub(crate) fn parse(
+        url: &str,
+        root_certificate: Option<&[u8]>,
+        sentinel_login: Option<&Login>,
+    ) -> Result<Self, StoreError> {
         let wrong =
             |what: &str| StoreError::new(ErrorKind::Refused, format!("the URL of redis {what}; {FORMS}"));
         let Some((scheme, rest)) = url.split_once("://") else {
@@ -114,8 +135,10 @@ impl Target {
                 if name.is_empty() {
                     return Err(wrong("does not name the primary that the sentinels watch"));
                 }
-                let sentinels =
-                    all.iter().map(|host| endpoint(host, 26_379, "")).collect::<Result<Vec<_>, _>>()?;
+                let sentinels = all
+                    .iter()
+                    .map(|host| Ok(endpoint(host, 26_379, "")?.with_login(sentinel_login)))
+                    .collect::<Result<Vec<_>, _>>()?;
                 let primary = Access { template: endpoint(all[0], 26_379, database)?.info };
                 Ok(Self::Sentinel { sentinels, name: name.to_owned(), primary })
             }
@@ -178,6 +201,20 @@ fn with_settings(url: &str, root_certificate: Option<&[u8]>) -> Result<Connectio
 }
 
 impl Endpoint {
+    /// The same with another login, or with none.
+    fn with_login(self, login: Option<&Login>) -> Self {
+        let mut settings = RedisConnectionInfo::default()
+            .set_db(self.info.redis_settings().db())
+            .set_protocol(self.info.redis_settings().protocol());
+        if let Some(login) = login {
+            settings = settings.set_password(&login.password);
+            if let Some(user) = &login.user {
+                settings = settings.set_username(user);
+            }
+        }
+        Self { info: self.info.set_redis_settings(settings) }
+    }
+
     /// How it is called: no credentials.
     pub(crate) fn name(&self) -> String {
         self.info.addr().to_string()
