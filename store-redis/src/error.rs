@@ -122,6 +122,10 @@ pub(crate) fn after_sending(error: RedisError, server: &str) -> Fault {
         ServerErrorKind::MasterDown => {
             Refusal::NotReady(said(ErrorKind::Unavailable, "has lost its primary"))
         }
+        ServerErrorKind::CrossSlot => Refusal::Other(said(
+            ErrorKind::Refused,
+            "is a node of a cluster; use redis+cluster:// instead of redis://",
+        )),
         _ => other(error.code().unwrap_or_default(), error.detail(), &said),
     })
 }

@@ -110,8 +110,10 @@ impl Server {
             }
             // In one piece, so that nobody else's command comes in between.
             let mut both = redis::Pipeline::with_capacity(2);
-            both.cmd("ASKING").ignore().add_command(command.clone());
-            both.query_async::<(Value,)>(&mut connection).await.map(|(value,)| value)
+            both.cmd("ASKING").add_command(command.clone());
+            // As values: an error of the whole would not say where it redirects to.
+            let mut answers = connection.send_packed_commands(&both, 0, 2).await?;
+            Ok(answers.pop().unwrap_or(Value::Nil))
         };
         let answer = match timeout_at(deadline, answer).await {
             Ok(Ok(value)) => value.extract_error(),
