@@ -39,9 +39,13 @@
 //! ```
 //!
 //! With `+ping +unwatch` a connection that is in doubt is kept if it turns out to be good; without, it is replaced. For a
-//! database other than 0 also `+select`, for clusters `+cluster|slots +asking`, for shards with replicas `+role`.
+//! database other than 0 also `+select`, for clusters `+cluster|slots +asking`, behind Sentinel
+//! and for shards with replicas `+role`.
 //!
 //! It must not evict keys that still count: `maxmemory-policy noeviction`, or `volatile-ttl` if memory is short.
+//!
+//! While a slot of a cluster moves, its node refuses calls with several keys of which some are not there (`TRYAGAIN`).
+//! The store sends them again until their deadline; plain checks of one limit go on.
 //!
 //! # Layout
 //!

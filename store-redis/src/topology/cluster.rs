@@ -1,38 +1,40 @@
 //! A cluster: which node has which slot.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use redis::{Cmd, Value, from_redis_value};
 use tokio::time::Instant;
 use tollgate_core::{ErrorKind, StoreError};
 
+use super::inquiry::{Inquiry, Pending, Problem, first_answer};
 use crate::config::Connections;
-use crate::error::{self, Address, Fault};
-use crate::server::Server;
+use crate::error::{self, Address, Fault, Refusal};
+use crate::server::{Server, now};
 use crate::url::Access;
 
 const SLOTS: usize = 16_384;
 
+/// Who has which slot.
+type Owners = Vec<Option<Arc<Server>>>;
+
 /// The nodes of a cluster.
 #[derive(Debug)]
 pub(crate) struct Cluster {
+    map: Arc<Map>,
+    inquiry: Inquiry,
+}
+
+/// Who is where.
+#[derive(Debug)]
+struct Map {
     seeds: Vec<Address>,
     access: Access,
     connections: Connections,
-    /// Every node that was ever needed, with its connections.
+    /// The seeds, and whoever else is needed at the moment, with their connections.
     nodes: Mutex<HashMap<Address, Arc<Server>>>,
-    slots: RwLock<Slots>,
-    /// Held by whoever is asking for a new map.
-    asking: tokio::sync::Mutex<()>,
-}
-
-/// Who has which slot; empty as long as nobody was asked.
-#[derive(Debug, Default)]
-struct Slots {
-    owners: Vec<Option<Arc<Server>>>,
-    /// How often the map was replaced.
-    version: u64,
+    /// Who has which slot; empty as long as nobody was asked.
+    owners: RwLock<Owners>,
 }
 
 impl Cluster {
@@ -41,22 +43,54 @@ impl Cluster {
         access: Access,
         connections: Connections,
     ) -> Result<Self, StoreError> {
-        let cluster = Self {
-            seeds,
-            access,
-            connections,
-            nodes: Mutex::default(),
-            slots: RwLock::default(),
-            asking: tokio::sync::Mutex::default(),
-        };
-        for seed in &cluster.seeds {
-            cluster.node(seed)?;
+        let map = Map { seeds, access, connections, nodes: Mutex::default(), owners: RwLock::default() };
+        for seed in &map.seeds {
+            map.node(seed)?;
         }
-        Ok(cluster)
+        Ok(Self { map: Arc::new(map), inquiry: Inquiry::default() })
     }
 
     /// The node at an address.
     pub(crate) fn node(&self, address: &Address) -> Result<Arc<Server>, StoreError> {
+        self.map.node(address)
+    }
+
+    /// The node that has a slot.
+    pub(crate) async fn server(&self, slot: u16, deadline: Instant) -> Result<Arc<Server>, Fault> {
+        if let Some(server) = self.map.owner(slot) {
+            return Ok(server);
+        }
+        self.refresh().wait(deadline).await?;
+        self.map.owner(slot).ok_or_else(|| {
+            Fault::NotSent(StoreError::new(
+                ErrorKind::Unavailable,
+                format!("no node of the cluster has slot {slot}"),
+            ))
+        })
+    }
+
+    /// A node said that another one has the slot. Slots rarely move alone, so the rest is asked for as well.
+    pub(crate) fn moved(&self, slot: u16, address: &Address) -> Result<(), StoreError> {
+        let server = self.node(address)?;
+        {
+            let mut owners = self.map.owners.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(owner) = owners.get_mut(usize::from(slot)) {
+                *owner = Some(server);
+            }
+        }
+        self.refresh();
+        Ok(())
+    }
+
+    /// Asks for a new map, while calls go on with the one that there is.
+    pub(crate) fn refresh(&self) -> Pending {
+        let map = Arc::clone(&self.map);
+        self.inquiry.begin(|| async move { map.refresh().await })
+    }
+}
+
+impl Map {
+    fn node(&self, address: &Address) -> Result<Arc<Server>, StoreError> {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = nodes.get(address) {
             return Ok(Arc::clone(server));
@@ -66,72 +100,54 @@ impl Cluster {
         Ok(server)
     }
 
-    /// The node that has a slot.
-    pub(crate) async fn server(&self, slot: u16, deadline: Instant) -> Result<Arc<Server>, Fault> {
-        if let Some(server) = self.owner(slot) {
-            return Ok(server);
-        }
-        self.refresh(deadline).await?;
-        self.owner(slot).ok_or_else(|| {
-            Fault::NotSent(StoreError::new(
-                ErrorKind::Unavailable,
-                format!("no node of the cluster has slot {slot}"),
-            ))
-        })
-    }
-
     fn owner(&self, slot: u16) -> Option<Arc<Server>> {
-        let slots = self.slots.read().unwrap_or_else(PoisonError::into_inner);
-        slots.owners.get(usize::from(slot)).cloned().flatten()
+        let owners = self.owners.read().unwrap_or_else(PoisonError::into_inner);
+        owners.get(usize::from(slot)).cloned().flatten()
     }
 
-    /// A node said that another one has the slot.
-    pub(crate) fn moved(&self, slot: u16, address: &Address) -> Result<(), StoreError> {
-        let server = self.node(address)?;
-        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(owner) = slots.owners.get_mut(usize::from(slot)) {
-            *owner = Some(server);
-        }
-        Ok(())
-    }
-
-    /// Asks the nodes, one after the other, who has which slot. Of those who find out at the same time that the map
-    /// is old, one asks.
-    pub(crate) async fn refresh(&self, deadline: Instant) -> Result<(), Fault> {
-        let version = || self.slots.read().unwrap_or_else(PoisonError::into_inner).version;
-        let seen = version();
-        let _asking = self.asking.lock().await;
-        if version() != seen {
-            return Ok(());
-        }
+    /// Asks the nodes who has which slot.
+    async fn refresh(&self) -> Result<(), StoreError> {
         let known: Vec<_> = {
             let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
             nodes.iter().map(|(address, server)| (address.clone(), Arc::clone(server))).collect()
         };
-        let mut ask = Cmd::new();
-        ask.arg("CLUSTER").arg("SLOTS");
-        let mut problem = StoreError::new(ErrorKind::Unavailable, "the cluster has no node to ask");
-        for (address, server) in known {
-            match server.send(&ask, false, deadline).await {
-                Ok(value) => match self.read(value, &address)? {
-                    Some(owners) => {
-                        let mut slots = self.slots.write().unwrap_or_else(PoisonError::into_inner);
-                        *slots = Slots { owners, version: slots.version + 1 };
-                        return Ok(());
-                    }
-                    None => problem = error::not_understood(server.name()),
-                },
-                Err(fault) => problem = fault.into_error(),
-            }
-        }
-        // Nothing was sent to a node that decides.
-        let kind = problem.kind();
-        let message = format!("no node of the cluster says who has which slot: {problem}");
-        Err(Fault::NotSent(StoreError::new(kind, message).caused_by(problem)))
+        let asks = known.into_iter().map(|(address, server)| self.ask(address, server));
+        let owners = first_answer(asks, "no node of the cluster says who has which slot").await?;
+        self.adopt(owners);
+        Ok(())
     }
 
-    /// The owners of all slots; `None` if the answer makes no sense or names none.
-    fn read(&self, value: Value, asked: &Address) -> Result<Option<Vec<Option<Arc<Server>>>>, Fault> {
+    /// Goes by a new map, and forgets nodes that it does not need.
+    fn adopt(&self, owners: Owners) {
+        let needed: HashSet<_> = owners.iter().flatten().map(Arc::as_ptr).collect();
+        let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        nodes.retain(|address, server| self.seeds.contains(address) || needed.contains(&Arc::as_ptr(server)));
+        *self.owners.write().unwrap_or_else(PoisonError::into_inner) = owners;
+    }
+
+    /// The owners of all slots, as one node knows them.
+    async fn ask(&self, address: Address, server: Arc<Server>) -> Result<Owners, Problem> {
+        let mut ask = Cmd::new();
+        ask.arg("CLUSTER").arg("SLOTS");
+        let said = |what: &str| {
+            let message = format!("redis at {} {what}", server.name());
+            Problem::answer(StoreError::new(ErrorKind::Refused, message))
+        };
+        match server.send(&ask, false, now() + self.connections.connect_timeout).await {
+            Ok(value) => match self.read(value, &address).map_err(Problem::answer)? {
+                Some(owners) if owners.iter().any(Option::is_some) => Ok(owners),
+                Some(_) => Err(said("is in no cluster that has slots")),
+                None => Err(Problem::answer(error::not_understood(server.name()))),
+            },
+            Err(Fault::Refused(Refusal::Other(error))) if error.kind() == ErrorKind::Internal => {
+                Err(said(&format!("is not in a cluster; use redis:// for a single server ({error})")))
+            }
+            Err(fault) => Err(fault.into()),
+        }
+    }
+
+    /// The owners of all slots; `None` if the answer makes no sense.
+    fn read(&self, value: Value, asked: &Address) -> Result<Option<Owners>, StoreError> {
         let Value::Array(ranges) = value else { return Ok(None) };
         let mut owners = vec![None; SLOTS];
         for range in ranges {
@@ -141,12 +157,12 @@ impl Cluster {
             let (Some(first), Some(last)) = (number(), number()) else { return Ok(None) };
             let Some(Value::Array(primary)) = parts.next() else { return Ok(None) };
             let Some(address) = address(primary, asked) else { return Ok(None) };
-            let server = self.node(&address).map_err(Fault::NotSent)?;
+            let server = self.node(&address)?;
             for owner in owners.iter_mut().take(last + 1).skip(first) {
                 *owner = Some(Arc::clone(&server));
             }
         }
-        Ok(owners.iter().any(Option::is_some).then_some(owners))
+        Ok(Some(owners))
     }
 }
 
@@ -157,4 +173,63 @@ fn address(parts: Vec<Value>, asked: &Address) -> Option<Address> {
     let port = from_redis_value::<u16>(parts.next()?).ok()?;
     let host = host.filter(|host| !host.is_empty() && host != "?").unwrap_or_else(|| asked.host.clone());
     Some(Address { host, port })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::url::Target;
+
+    fn map() -> Map {
+        let target = Target::parse("redis+cluster://seed:1", None, None).expect("valid");
+        let Target::Cluster { seeds, access } = target else { panic!("not a cluster") };
+        let connections = Config::new("").connections;
+        let map = Map { seeds, access, connections, nodes: Mutex::default(), owners: RwLock::default() };
+        map.node(&map.seeds[0]).expect("a node");
+        map
+    }
+
+    /// What a node answers, with one owner of all slots.
+    fn answer(host: &str) -> Value {
+        let node = Value::Array(vec![Value::BulkString(host.into()), Value::Int(1)]);
+        let range = vec![Value::Int(0), Value::Int(16_383), node];
+        Value::Array(vec![Value::Array(range)])
+    }
+
+    fn hosts(map: &Map) -> Vec<String> {
+        let mut hosts: Vec<_> =
+            map.nodes.lock().expect("no panic").keys().map(|node| node.host.clone()).collect();
+        hosts.sort();
+        hosts
+    }
+
+    #[tokio::test]
+    async fn nodes_that_have_left_are_forgotten() {
+        let map = map();
+        for (host, known) in [("a", ["a", "seed"]), ("b", ["b", "seed"])] {
+            let owners = map.read(answer(host), &map.seeds[0]).expect("nodes").expect("a map");
+            map.adopt(owners);
+            assert_eq!(hosts(&map), known);
+            assert_eq!(map.owner(16_383).expect("an owner").name(), format!("{host}:1"));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_that_does_not_know_its_host_is_where_it_was_asked() {
+        let map = map();
+        for host in ["", "?"] {
+            let owners = map.read(answer(host), &map.seeds[0]).expect("nodes").expect("a map");
+            assert_eq!(owners[0].as_ref().expect("an owner").name(), "seed:1");
+        }
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_makes_no_sense_is_none() {
+        let map = map();
+        let strange = Value::Array(vec![Value::Array(vec![Value::Int(0)])]);
+        for value in [Value::Okay, strange] {
+            assert!(map.read(value, &map.seeds[0]).expect("no new node").is_none());
+        }
+    }
 }

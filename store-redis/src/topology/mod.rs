@@ -1,6 +1,7 @@
 //! Which server a key lives on, and what to do when that changes.
 
 mod cluster;
+mod inquiry;
 mod primary;
 mod ring;
 
@@ -10,7 +11,7 @@ use std::time::Duration;
 use futures_util::future::try_join_all;
 use redis::Value;
 use tokio::time::Instant;
-use tollgate_core::StoreError;
+use tollgate_core::{ErrorKind, StoreError};
 
 use crate::call::Call;
 use crate::config::Connections;
@@ -19,6 +20,7 @@ use crate::key;
 use crate::server::{Server, now};
 use crate::url::Target;
 use cluster::Cluster;
+use inquiry::Pending;
 use primary::Primary;
 use ring::Ring;
 
@@ -77,7 +79,7 @@ impl Topology {
     pub(crate) fn new(target: Target, connections: &Connections) -> Result<Self, StoreError> {
         let server = |endpoint: crate::url::Endpoint| Server::new(endpoint.info, connections).map(Arc::new);
         Ok(match target {
-            Target::Single(endpoint) => Self::One(Primary::fixed(server(endpoint)?)),
+            Target::Single(endpoint) => Self::One(Primary::Fixed(server(endpoint)?)),
             Target::Sentinel { sentinels, name, primary } => {
                 let sentinels = sentinels.into_iter().map(server).collect::<Result<Vec<_>, _>>()?;
                 Self::One(Primary::watched(sentinels, name, primary, connections.clone()))
@@ -88,7 +90,7 @@ impl Topology {
                     .into_iter()
                     .map(|shard| {
                         let servers = shard.into_iter().map(server).collect::<Result<Vec<_>, _>>()?;
-                        Ok(Primary::one_of(servers))
+                        Ok(Primary::one_of(servers, connections.clone()))
                     })
                     .collect::<Result<Vec<_>, StoreError>>()?;
                 Self::Shards { ring, shards }
@@ -119,7 +121,7 @@ impl Topology {
         match self {
             Self::One(primary) => reach(primary).await,
             Self::Shards { shards, .. } => try_join_all(shards.iter().map(reach)).await.map(drop),
-            Self::Cluster(cluster) => cluster.refresh(deadline).await,
+            Self::Cluster(cluster) => cluster.refresh().wait(deadline).await,
         }
         .map_err(Fault::into_error)
     }
@@ -132,42 +134,52 @@ impl Topology {
         call: &Call,
         deadline: Instant,
     ) -> Result<Answer, StoreError> {
-        let mut course =
-            Course { redirections: 0, attempts: 0, repeated: false, alone: self.is_fixed(place) };
+        let mut course = Course { alone: self.is_fixed(place), ..Course::default() };
         let mut ask = None;
-        loop {
-            let (server, asking) = match ask.take() {
-                Some(address) => (self.node(&address)?, true),
-                None => (self.server(place, deadline).await.map_err(Fault::into_error)?, false),
+        let error = loop {
+            let server = match ask.as_ref() {
+                Some(address) => self.node(address),
+                None => self.server(place, deadline).await.map_err(Fault::into_error),
             };
-            let fault = match server.run(call, asking, deadline).await {
+            let server = match server {
+                Ok(server) => server,
+                Err(error) => break error,
+            };
+            let fault = match server.run(call, ask.take().is_some(), deadline).await {
                 Ok(value) => return Ok(Answer { value, server }),
                 Err(fault) => fault,
             };
-            if let Fault::Refused(Refusal::Ask { address }) = &fault {
-                ask = Some(address.clone());
-            }
-            match course.after(fault, call, now() >= deadline) {
-                Next::GiveUp(error) => return Err(error),
-                Next::Again { wait, learn } => {
-                    match learn {
-                        Learn::Nothing => {}
-                        Learn::Slot(slot, address) => self.moved(slot, &address)?,
-                        Learn::Distrust => self.distrust(place, &server, deadline).await,
-                    }
-                    if !wait.is_zero() {
-                        pause(wait.min(deadline.saturating_duration_since(now()))).await;
+            let found_out = self.doubt(place, &fault);
+            let wait = match course.after(&fault, call.repeatable) {
+                Some(wait) if now() + wait < deadline => wait,
+                _ => break fault.into_error(),
+            };
+            match fault {
+                Fault::Refused(Refusal::Moved { slot, address }) => {
+                    if let Err(error) = self.moved(slot, &address) {
+                        break error;
                     }
                 }
+                Fault::Refused(Refusal::Ask { address }) => ask = Some(address),
+                _ => {}
             }
-        }
+            if let Some(found_out) = found_out {
+                // Who does not know either goes on with what is known.
+                let _ = found_out.wait(deadline).await;
+            }
+            if !wait.is_zero() {
+                pause(wait).await;
+            }
+        };
+        // Whatever became of the repetition, the first may have been executed.
+        Err(if course.repeated { error.with_unknown_effect() } else { error })
     }
 
     /// Nobody else can be asked than the one server.
     fn is_fixed(&self, place: Place) -> bool {
         match self {
-            Self::One(primary) => primary.is_fixed(),
-            Self::Shards { shards, .. } => shards[usize::from(place.0)].is_fixed(),
+            Self::One(primary) => matches!(primary, Primary::Fixed(_)),
+            Self::Shards { shards, .. } => matches!(shards[usize::from(place.0)], Primary::Fixed(_)),
             Self::Cluster(_) => false,
         }
     }
@@ -183,86 +195,78 @@ impl Topology {
     fn node(&self, address: &Address) -> Result<Arc<Server>, StoreError> {
         match self {
             Self::Cluster(cluster) => cluster.node(address),
-            // Only clusters redirect.
-            _ => Err(Fault::Refused(Refusal::Ask { address: address.clone() }).into_error()),
+            _ => Err(in_a_cluster()),
         }
     }
 
     fn moved(&self, slot: u16, address: &Address) -> Result<(), StoreError> {
         match self {
             Self::Cluster(cluster) => cluster.moved(slot, address),
-            _ => Err(StoreError::new(
-                tollgate_core::ErrorKind::Refused,
-                "this redis is a node of a cluster; use redis+cluster:// instead of redis://",
-            )),
+            _ => Err(in_a_cluster()),
         }
     }
 
-    /// The server may no longer be the one.
-    async fn distrust(&self, place: Place, server: &Arc<Server>, deadline: Instant) {
+    /// If the server may no longer be the one, begins to find out.
+    fn doubt(&self, place: Place, fault: &Fault) -> Option<Pending> {
+        match fault {
+            Fault::NotSent(_)
+            | Fault::Lost(_)
+            | Fault::Refused(Refusal::NotReady(_) | Refusal::ReadOnly(_)) => {}
+            Fault::Refused(_) => return None,
+        }
         match self {
-            Self::One(primary) => primary.distrust(server),
-            Self::Shards { shards, .. } => shards[usize::from(place.0)].distrust(server),
-            // Who does not know either keeps the map that there is.
-            Self::Cluster(cluster) => drop(cluster.refresh(deadline).await),
+            Self::One(primary) => primary.seek(),
+            Self::Shards { shards, .. } => shards[usize::from(place.0)].seek(),
+            Self::Cluster(cluster) => Some(cluster.refresh()),
         }
     }
 }
 
+/// Only clusters redirect.
+fn in_a_cluster() -> StoreError {
+    StoreError::new(
+        ErrorKind::Refused,
+        "this redis is a node of a cluster; use redis+cluster:// instead of redis://",
+    )
+}
+
 /// How far a call has come.
+#[derive(Default)]
 struct Course {
     redirections: u32,
+    moving: u32,
     attempts: u32,
+    /// It was sent again although it may have been executed.
     repeated: bool,
     /// There is one server only: if it cannot be reached, calls fail at once and leave it alone for a while.
     alone: bool,
 }
 
-enum Next {
-    GiveUp(StoreError),
-    Again { wait: Duration, learn: Learn },
-}
-
-enum Learn {
-    Nothing,
-    Slot(u16, Address),
-    Distrust,
-}
-
 impl Course {
-    fn after(&mut self, fault: Fault, call: &Call, too_late: bool) -> Next {
-        let millis = |millis| Duration::from_millis(millis);
-        let again = |wait, learn| Next::Again { wait, learn };
-        if too_late {
-            return Next::GiveUp(fault.into_error());
-        }
-        match fault {
-            Fault::Refused(Refusal::Moved { slot, address }) if self.redirected() => {
-                again(Duration::ZERO, Learn::Slot(slot, address))
+    /// After which time to send it again, if at all.
+    fn after(&mut self, fault: &Fault, repeatable: bool) -> Option<Duration> {
+        let more = |count: &mut u32, most| {
+            *count += 1;
+            *count <= most
+        };
+        let wait = match fault {
+            Fault::Refused(Refusal::Moved { .. } | Refusal::Ask { .. }) => {
+                more(&mut self.redirections, REDIRECTIONS).then_some(0)
             }
-            Fault::Refused(Refusal::Ask { .. }) if self.redirected() => again(Duration::ZERO, Learn::Nothing),
-            Fault::Refused(Refusal::TryAgain(_)) if self.redirected() => again(millis(5), Learn::Nothing),
-            Fault::NotSent(error) if self.alone => Next::GiveUp(error),
-            Fault::NotSent(_) | Fault::Refused(Refusal::ReadOnly(_) | Refusal::NotReady(_))
-                if self.tried() =>
-            {
-                again(millis(u64::from(self.attempts - 1) * 20), Learn::Distrust)
+            // That takes as long as it takes: only the deadline ends it.
+            Fault::Refused(Refusal::TryAgain(_)) => {
+                self.redirections = 0;
+                self.moving = (self.moving + 1).min(8);
+                Some(self.moving * 5)
             }
-            Fault::Lost(_) if call.repeatable && !std::mem::replace(&mut self.repeated, true) => {
-                again(Duration::ZERO, Learn::Distrust)
+            Fault::NotSent(_) if self.alone => None,
+            Fault::NotSent(_) | Fault::Refused(Refusal::ReadOnly(_) | Refusal::NotReady(_)) => {
+                more(&mut self.attempts, ATTEMPTS).then(|| (self.attempts - 1) * 20)
             }
-            fault => Next::GiveUp(fault.into_error()),
-        }
-    }
-
-    fn redirected(&mut self) -> bool {
-        self.redirections += 1;
-        self.redirections <= REDIRECTIONS
-    }
-
-    fn tried(&mut self) -> bool {
-        self.attempts += 1;
-        self.attempts <= ATTEMPTS
+            Fault::Lost(_) => (repeatable && !std::mem::replace(&mut self.repeated, true)).then_some(0),
+            Fault::Refused(Refusal::NoScript | Refusal::Other(_)) => None,
+        };
+        wait.map(|millis| Duration::from_millis(millis.into()))
     }
 }
 

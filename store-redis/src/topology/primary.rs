@@ -1,28 +1,45 @@
 //! The one server of several that takes writes.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use redis::{Cmd, Value, from_redis_value};
 use tokio::time::Instant;
 use tollgate_core::{ErrorKind, StoreError};
 
+use super::inquiry::{Inquiry, Pending, Problem, first_answer};
 use crate::config::Connections;
-use crate::error::{Address, Fault};
-use crate::server::Server;
+use crate::error::{self, Address, Fault};
+use crate::server::{Server, now};
 use crate::url::Access;
 
 /// A server that takes writes, whichever that is at the moment.
 #[derive(Debug)]
-pub(crate) struct Primary {
+pub(crate) enum Primary {
+    /// There is only one.
+    Fixed(Arc<Server>),
+    /// Others know.
+    Sought(Sought),
+}
+
+/// One that has to be found first, and again whenever it may have changed.
+#[derive(Debug)]
+pub(crate) struct Sought {
+    search: Arc<Search>,
+    inquiry: Inquiry,
+}
+
+#[derive(Debug)]
+struct Search {
     source: Source,
+    connections: Connections,
+    /// The last that was found; kept as long as nobody names another.
     current: Mutex<Option<Arc<Server>>>,
 }
 
 /// Who knows which one it is.
 #[derive(Debug)]
 enum Source {
-    /// There is only one.
-    Fixed(Arc<Server>),
     /// They do, themselves.
     Candidates(Vec<Arc<Server>>),
     /// Sentinels that watch them.
@@ -35,23 +52,19 @@ struct Watched {
     sentinels: Vec<Arc<Server>>,
     name: String,
     access: Access,
-    connections: Connections,
+    /// Those that were named since the last that was found, so that each is left alone for a while if it is down.
+    named: Mutex<HashMap<Address, Arc<Server>>>,
 }
 
 impl Primary {
-    pub(crate) fn fixed(server: Arc<Server>) -> Self {
-        Self { source: Source::Fixed(server), current: Mutex::default() }
-    }
-
-    pub(crate) fn one_of(mut servers: Vec<Arc<Server>>) -> Self {
-        let source = match servers.pop() {
-            Some(only) if servers.is_empty() => Source::Fixed(only),
+    pub(crate) fn one_of(mut servers: Vec<Arc<Server>>, connections: Connections) -> Self {
+        match servers.pop() {
+            Some(only) if servers.is_empty() => Self::Fixed(only),
             last => {
                 servers.extend(last);
-                Source::Candidates(servers)
+                Self::sought(Source::Candidates(servers), connections)
             }
-        };
-        Self { source, current: Mutex::default() }
+        }
     }
 
     pub(crate) fn watched(
@@ -60,107 +73,124 @@ impl Primary {
         access: Access,
         connections: Connections,
     ) -> Self {
-        let watched = Watched { sentinels, name, access, connections };
-        Self { source: Source::Sentinels(Box::new(watched)), current: Mutex::default() }
+        let watched = Watched { sentinels, name, access, named: Mutex::default() };
+        Self::sought(Source::Sentinels(Box::new(watched)), connections)
+    }
+
+    fn sought(source: Source, connections: Connections) -> Self {
+        let search = Search { source, connections, current: Mutex::default() };
+        Self::Sought(Sought { search: Arc::new(search), inquiry: Inquiry::default() })
     }
 
     /// The server to send writes to.
     pub(crate) async fn server(&self, deadline: Instant) -> Result<Arc<Server>, Fault> {
-        if let Source::Fixed(server) = &self.source {
-            return Ok(Arc::clone(server));
+        match self {
+            Self::Fixed(server) => Ok(Arc::clone(server)),
+            Self::Sought(sought) => sought.server(deadline).await,
         }
-        if let Some(server) = &*self.current() {
-            return Ok(Arc::clone(server));
+    }
+
+    /// It may be another by now: finds out, while calls go on with the one that is known.
+    pub(crate) fn seek(&self) -> Option<Pending> {
+        match self {
+            Self::Fixed(_) => None,
+            Self::Sought(sought) => Some(sought.seek()),
         }
+    }
+}
+
+impl Sought {
+    async fn server(&self, deadline: Instant) -> Result<Arc<Server>, Fault> {
+        if let Some(server) = self.search.current() {
+            return Ok(server);
+        }
+        self.seek().wait(deadline).await?;
+        let lost = || Fault::NotSent(StoreError::new(ErrorKind::Internal, "a primary was found and lost"));
+        self.search.current().ok_or_else(lost)
+    }
+
+    fn seek(&self) -> Pending {
+        let search = Arc::clone(&self.search);
+        self.inquiry.begin(|| async move { search.find().await })
+    }
+}
+
+impl Search {
+    fn current(&self) -> Option<Arc<Server>> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    async fn find(&self) -> Result<(), StoreError> {
         let found = match &self.source {
-            Source::Fixed(server) => Arc::clone(server),
-            Source::Candidates(servers) => first_that_writes(servers, deadline).await?,
+            Source::Candidates(servers) => {
+                let asks = servers.iter().cloned().map(|server| self.writes(server));
+                first_answer(asks, "no server of the shard takes writes").await?
+            }
             Source::Sentinels(watched) => {
-                let address = ask_sentinels(&watched.sentinels, &watched.name, deadline).await?;
-                let info = watched.access.to(&address);
-                Arc::new(Server::new(info, &watched.connections).map_err(Fault::NotSent)?)
+                let asks = watched.sentinels.iter().cloned().map(|sentinel| self.named_by(watched, sentinel));
+                let found = first_answer(asks, "no sentinel says who the primary is").await?;
+                let mut named = watched.named.lock().unwrap_or_else(PoisonError::into_inner);
+                named.retain(|_, server| Arc::ptr_eq(server, &found));
+                found
             }
         };
-        // Whoever was first has connections already.
-        Ok(Arc::clone(self.current().get_or_insert(found)))
+        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        Ok(())
     }
 
-    /// There is no other server that it could be.
-    pub(crate) fn is_fixed(&self) -> bool {
-        matches!(self.source, Source::Fixed(_))
+    /// How long one that is asked has time.
+    fn deadline(&self) -> Instant {
+        now() + self.connections.connect_timeout
     }
 
-    /// It may no longer be the one: the next caller finds out.
-    pub(crate) fn distrust(&self, server: &Arc<Server>) {
-        let mut current = self.current();
-        if current.as_ref().is_some_and(|current| Arc::ptr_eq(current, server)) {
-            *current = None;
-        }
-    }
-
-    fn current(&self) -> std::sync::MutexGuard<'_, Option<Arc<Server>>> {
-        self.current.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-async fn first_that_writes(servers: &[Arc<Server>], deadline: Instant) -> Result<Arc<Server>, Fault> {
-    let mut problem = None;
-    for server in servers {
-        match role(server, deadline).await {
-            Ok(role) if role == "master" => return Ok(Arc::clone(server)),
-            Ok(role) => {
+    /// The server, if it says that it takes writes.
+    async fn writes(&self, server: Arc<Server>) -> Result<Arc<Server>, Problem> {
+        let mut ask = Cmd::new();
+        ask.arg("ROLE");
+        let role = match server.send(&ask, false, self.deadline()).await? {
+            Value::Array(parts) => {
+                parts.into_iter().next().and_then(|role| from_redis_value::<String>(role).ok())
+            }
+            _ => None,
+        };
+        match role.as_deref() {
+            Some("master") => Ok(server),
+            Some(role) => {
                 let message = format!("redis at {} is a {role} and takes no writes", server.name());
-                problem.get_or_insert(StoreError::new(ErrorKind::Unavailable, message));
+                Err(Problem::answer(StoreError::new(ErrorKind::Unavailable, message)))
             }
-            Err(fault) => problem = Some(fault.into_error()),
+            None => Err(Problem::answer(error::not_understood(server.name()))),
         }
     }
-    Err(Fault::NotSent(nobody(problem, "no server of the shard takes writes")))
-}
 
-async fn role(server: &Server, deadline: Instant) -> Result<String, Fault> {
-    let mut ask = Cmd::new();
-    ask.arg("ROLE");
-    match server.send(&ask, false, deadline).await? {
-        Value::Array(parts) => match parts.into_iter().next().map(from_redis_value::<String>) {
-            Some(Ok(role)) => Ok(role),
-            _ => Err(Fault::NotSent(crate::error::not_understood(server.name()))),
-        },
-        _ => Err(Fault::NotSent(crate::error::not_understood(server.name()))),
+    /// The server that a sentinel names. It must say so itself, too: a sentinel that is cut off from the others may
+    /// name one that was.
+    async fn named_by(&self, watched: &Watched, sentinel: Arc<Server>) -> Result<Arc<Server>, Problem> {
+        let name = &watched.name;
+        let mut ask = Cmd::new();
+        ask.arg("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+        let answer = sentinel.send(&ask, false, self.deadline()).await?;
+        if answer == Value::Nil {
+            let message = format!("the sentinel at {} does not know `{name}`", sentinel.name());
+            return Err(Problem::answer(StoreError::new(ErrorKind::Refused, message)));
+        }
+        let Ok((host, port)) = from_redis_value::<(String, u16)>(answer) else {
+            return Err(Problem::answer(error::not_understood(sentinel.name())));
+        };
+        let address = Address { host, port };
+        let server = watched.server(address, &self.connections).map_err(Problem::answer)?;
+        self.writes(server).await.map_err(|problem| Problem { answered: true, ..problem })
     }
 }
 
-/// The first sentinel that knows decides.
-async fn ask_sentinels(sentinels: &[Arc<Server>], name: &str, deadline: Instant) -> Result<Address, Fault> {
-    let mut ask = Cmd::new();
-    ask.arg("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-    let mut problem = None;
-    for sentinel in sentinels {
-        match sentinel.send(&ask, false, deadline).await {
-            Ok(Value::Nil) => {
-                let message = format!("the sentinel at {} does not know `{name}`", sentinel.name());
-                problem.get_or_insert(StoreError::new(ErrorKind::Refused, message));
-            }
-            Ok(value) => match from_redis_value::<(String, u16)>(value) {
-                Ok((host, port)) => return Ok(Address { host, port }),
-                Err(_) => problem = Some(crate::error::not_understood(sentinel.name())),
-            },
-            Err(fault) => problem = Some(fault.into_error()),
+impl Watched {
+    fn server(&self, address: Address, connections: &Connections) -> Result<Arc<Server>, StoreError> {
+        let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(server) = named.get(&address) {
+            return Ok(Arc::clone(server));
         }
-    }
-    Err(Fault::NotSent(nobody(problem, "no sentinel says who the primary is")))
-}
-
-/// Nothing was sent to a server that decides, whatever happened to those that were asked for the way.
-fn nobody(problem: Option<StoreError>, what: &str) -> StoreError {
-    match problem {
-        Some(problem) => {
-            let kind = match problem.kind() {
-                ErrorKind::Internal => ErrorKind::Unavailable,
-                kind => kind,
-            };
-            StoreError::new(kind, format!("{what}: {problem}")).caused_by(problem)
-        }
-        None => StoreError::new(ErrorKind::Unavailable, what.to_owned()),
+        let server = Arc::new(Server::new(self.access.to(&address), connections)?);
+        named.insert(address, Arc::clone(&server));
+        Ok(server)
     }
 }
