@@ -98,3 +98,9 @@ pub(crate) fn replace() -> &'static Script {
     static SCRIPT: OnceLock<Script> = OnceLock::new();
     SCRIPT.get_or_init(|| Script::new(&[include_str!("../scripts/replace.lua")]))
 }
+
+/// The script that forgets an operation.
+pub(crate) fn disown() -> &'static Script {
+    static SCRIPT: OnceLock<Script> = OnceLock::new();
+    SCRIPT.get_or_init(|| Script::new(&[include_str!("../scripts/disown.lua")]))
+}

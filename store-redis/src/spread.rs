@@ -5,10 +5,13 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tollgate_core::{
-    Charge, Decision, ErrorKind, OperationId, Outcome, RawDecision, Request, Run, StoreError, Time, Verdict,
+    Charge, Decision, Effect, ErrorKind, OperationId, Outcome, RawDecision, Request, Run, StoreError, Time,
+    Verdict,
 };
 
+use crate::call::Call;
 use crate::owned::OwnedRequest;
+use crate::script;
 use crate::store::Inner;
 use crate::topology::Place;
 
@@ -53,10 +56,12 @@ async fn all_or_nothing(inner: &Inner, request: Request<'_>, now: Time) -> Resul
     let refused = asked.iter().any(|answer| !matches!(answer, Ok(verdict) if verdict.is_allowed()));
     let mut decisions: Vec<Option<Decision>> = vec![None; request.charges().len()];
     let mut decided_at = Time::EPOCH;
-    let mut failure = None;
+    let mut failure: Option<StoreError> = None;
     let told = join_all(parts.iter().zip(asked).map(|(part, answer)| async move {
         match answer {
-            Ok(verdict) if refused && verdict.is_allowed() => Ok(give_back(inner, part, verdict, now).await),
+            Ok(verdict) if refused && verdict.is_allowed() => {
+                give_back(inner, part, request.id(), verdict, now).await
+            }
             answer => answer,
         }
     }))
@@ -69,7 +74,11 @@ async fn all_or_nothing(inner: &Inner, request: Request<'_>, now: Time) -> Resul
                     decisions[*index] = Some(*decision);
                 }
             }
-            Err(error) => failure = Some(error),
+            // If one of several may have taken effect, the request may have.
+            Err(error) if failure.as_ref().is_none_or(|known| known.effect() == Effect::None) => {
+                failure = Some(error);
+            }
+            Err(_) => {}
         }
     }
     match failure {
@@ -95,23 +104,51 @@ async fn ask(
 }
 
 /// Gives back what a part was granted, and says what is there then. What cannot be given back stays spent, which errs
-/// on the side of the limit.
-async fn give_back(inner: &Inner, part: &Part<'_>, verdict: Verdict, now: Time) -> Verdict {
+/// on the side of the limit, and is an error whose effect is unknown.
+async fn give_back(
+    inner: &Inner,
+    part: &Part<'_>,
+    id: Option<OperationId>,
+    verdict: Verdict,
+    now: Time,
+) -> Result<Verdict, StoreError> {
     let at = verdict.decided_at();
     let undo: Vec<_> =
         part.charges.iter().zip(verdict.decisions()).map(|(charge, told)| charge.undo(told, at)).collect();
     let charges: Vec<_> = undo.iter().flatten().copied().collect();
-    let back = if charges.is_empty() {
-        Ok(Verdict::new([], at))
-    } else {
-        // Named, so that a lost answer can be asked for again.
-        ask(inner, part.place, &charges, Some(OperationId::unique()), now).await
-    };
-    let mut there = back.iter().flat_map(Verdict::decisions);
+    let mut back = Verdict::new([], at);
+    if !charges.is_empty() {
+        let gone = match id {
+            Some(id) => disown(inner, part, id).await.map_err(StoreError::with_unknown_effect)?,
+            None => true,
+        };
+        if gone {
+            // Named, so that a lost answer can be asked for again.
+            back = ask(inner, part.place, &charges, Some(OperationId::unique()), now)
+                .await
+                .map_err(StoreError::with_unknown_effect)?;
+        }
+    }
+    let mut there = back.decisions().iter();
     let told = undo.iter().zip(verdict.decisions()).map(|(undo, told)| {
         let after = undo.and_then(|_| there.next()).unwrap_or(told).raw();
         let raw = RawDecision { outcome: Outcome::Allowed, granted: 0, wait: told.raw().wait, ..after };
         Decision::from(raw)
     });
-    Verdict::new(told.collect::<Vec<_>>(), at)
+    Ok(Verdict::new(told.collect::<Vec<_>>(), at))
+}
+
+/// Forgets that a part was granted, before it is given back: a repetition must not be told that it has what it has no
+/// longer, and must not give it back once more. Says whether there was something to forget.
+async fn disown(inner: &Inner, part: &Part<'_>, id: OperationId) -> Result<bool, StoreError> {
+    let keys = part.charges.first().map(|charge| inner.names.operation(charge.key(), id));
+    let call = Call {
+        script: script::disown(),
+        keys: keys.into_iter().collect(),
+        arguments: Vec::new(),
+        // Whose answer is lost may have forgotten it, and nobody else gives it back then.
+        repeatable: false,
+    };
+    let answer = inner.topology.run(part.place, &call, inner.deadline()).await?;
+    Ok(answer.bytes == b"1")
 }
