@@ -150,5 +150,5 @@ async fn disown(inner: &Inner, part: &Part<'_>, id: OperationId) -> Result<bool,
         repeatable: false,
     };
     let answer = inner.topology.run(part.place, &call, inner.deadline()).await?;
-    Ok(answer.bytes == b"1")
+    Ok(answer.bytes()? == b"1")
 }
