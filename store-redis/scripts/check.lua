@@ -3,7 +3,8 @@
 -- KEYS[1]  the state, as flow.lua has it
 -- ARGV[1]  '<dddd'  cost and room in nanoseconds, the margin of a time-to-live in milliseconds, the mark of the numbers
 -- ARGV[2]  '<dd'    the caller's time in microseconds and nanoseconds, if it counts
--- reply    how many nanoseconds the bucket was away from full before
+-- reply    how many nanoseconds the bucket was away from full before; if a number cannot say that exactly, which only happens to
+--          one that is overdrawn by far, the time in microseconds and nanoseconds and the state
 
 local call, key = redis.call, KEYS[1]
 local now, nanos, callers = 0, 0, ARGV[2]
@@ -41,7 +42,7 @@ local used = ahead + cost
 if used > room then
   -- A denial writes nothing, except that the clock of a clamped state starts now.
   if not clamped then
-    return ahead
+    return ahead < 2 ^ 52 and ahead or { now, nanos, state }
   end
   used = room
 end

@@ -8,7 +8,7 @@
 --          '<dd'      the period and its excess, as in core's Pace
 -- ARGV[2]  '<dd'      the caller's time in microseconds and nanoseconds, if it counts
 -- reply    the time of the decisions in microseconds and nanoseconds, then for each charge how many nanoseconds its bucket
---          was away from full before, or what is wrong with what is there
+--          was away from full before, or its state if a number cannot say that exactly, or what is wrong with what is there
 
 local each, call, unpack, pack = unpack, redis.call, struct.unpack, struct.pack
 local input, now, nanos, callers = ARGV[1], 0, 0, ARGV[2]
@@ -91,6 +91,9 @@ while from <= size do
     end
     reply[number + 2] = reply[number + 2] or ahead
     if used + cost > full then
+      if ahead >= 2 ^ 52 then
+        reply[number + 2] = state
+      end
       -- A denial writes nothing, except that the clock of a clamped state starts now.
       writes = writes and clamped and charges == 1
     else

@@ -189,8 +189,7 @@ impl Store for RedisStore {
         if let Some(call) = take::single(charge, &inner.names, &inner.settings, now) {
             let answer = inner.topology.run(inner.place(charge), &call, inner.deadline()).await;
             let answer = answer.map_err(|error| error::of_charge(error, charge.limit().name()))?;
-            let decision = take::decision(charge, answer.number()?);
-            return decision.ok_or_else(|| error::not_understood(answer.server()));
+            return take::decision(charge, answer.value(), answer.server());
         }
         let charges = [*charge];
         let verdict = inner.decide(Request::new(&charges), now).await?;

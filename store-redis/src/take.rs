@@ -4,12 +4,12 @@ use std::collections::HashSet;
 
 use redis::Value;
 use tollgate_core::{
-    Action, AlgorithmKind, Charge, Decision, FullAt, Limit, Run, RunVerdict, State, StoreError, Time,
+    Action, AlgorithmKind, Charge, Decision, FullAt, Limit, Request, Run, RunVerdict, State, StoreError, Time,
 };
 
 use crate::call::Call;
 use crate::error;
-use crate::flow_value::{double, numbers_mark};
+use crate::flow_value::{self, double, numbers_mark};
 use crate::key::Names;
 use crate::script;
 use crate::settings::Settings;
@@ -154,9 +154,12 @@ fn number(value: &Value) -> Option<u64> {
 /// The state that the script found, as it is under the limit's own numbers.
 fn found(told: &Value, limit: &Limit, now: Time) -> Option<Result<State, StoreError>> {
     match told {
-        Value::BulkString(problem) => {
-            Some(Err(error::of_run(&String::from_utf8_lossy(problem), limit.name())))
-        }
+        Value::BulkString(bytes) => Some(
+            match <&[u8; flow_value::SIZE]>::try_from(bytes.as_slice()).ok().and_then(flow_value::read) {
+                Some(state) => Ok(State::from_flow(state)),
+                None => Err(error::of_run(&String::from_utf8_lossy(bytes), limit.name())),
+            },
+        ),
         told => {
             let at = Time::from_nanos(now.nanos().saturating_add(number(told)?));
             let numbers = limit.as_flow()?.digest();
@@ -174,11 +177,19 @@ pub(crate) fn single(charge: &Charge<'_>, names: &Names, settings: &Settings, no
     Some(Call { script: script::check(), keys, arguments, repeatable: false })
 }
 
-/// What became of a single charge: the bucket was so many nanoseconds away from full. At a rate of whole nanoseconds the
-/// decision is the same at any time.
-pub(crate) fn decision(charge: &Charge<'_>, away: u64) -> Option<Decision> {
-    let flow = charge.limit().as_flow()?;
+/// What became of a single charge.
+pub(crate) fn decision(charge: &Charge<'_>, reply: &Value, server: &str) -> Result<Decision, StoreError> {
+    let Some(away) = number(reply) else {
+        // Too far for a number: answered as if there were several.
+        let charges = [*charge];
+        let mut answers = verdicts(&[Run::new(Request::new(&charges), 1)], reply, server);
+        let run = answers.pop().ok_or_else(|| error::not_understood(server))??;
+        let told = run.verdicts().first().and_then(|verdict| verdict.decisions().first().copied());
+        return told.ok_or_else(|| error::not_understood(server));
+    };
+    let flow = charge.limit().as_flow().ok_or_else(|| error::not_understood(server))?;
+    // At a rate of whole nanoseconds the decision is the same at any time.
     let now = Time::from_nanos(EXACT);
     let state = FullAt { at: Time::from_nanos(EXACT + away), overdrawn: false, numbers: flow.digest() };
-    Some(flow.apply(state, now, charge).0)
+    Ok(flow.apply(state, now, charge).0)
 }

@@ -65,14 +65,6 @@ impl Answer {
             _ => Err(error::not_understood(self.server())),
         }
     }
-
-    /// What the shortest script answers.
-    pub(crate) fn number(&self) -> Result<u64, StoreError> {
-        match self.value {
-            Value::Int(number) => u64::try_from(number).map_err(|_| error::not_understood(self.server())),
-            _ => Err(error::not_understood(self.server())),
-        }
-    }
 }
 
 impl Topology {
