@@ -185,7 +185,9 @@ impl Store for RedisStore {
     }
 
     async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
-        let (inner, now) = (&self.inner, clock.now());
+        let inner = &self.inner;
+        // Nobody looks at the caller's time if the server's decides.
+        let now = if inner.settings.callers_time { clock.now() } else { Time::EPOCH };
         if let Some(call) = take::single(charge, &inner.names, &inner.settings, now) {
             let answer = inner.topology.run(inner.place(charge), &call, inner.deadline()).await;
             let answer = answer.map_err(|error| error::of_charge(error, charge.limit().name()))?;

@@ -254,7 +254,7 @@ fn claims() -> Vec<Claim> {
     let mut claims = vec![against(Kind::Ratio, CHECKS_50, FLOOR), against(Kind::Ratio, CHECKS_500, FLOOR)];
     claims.extend(peers.map(|peer| against(Kind::Ratio, CHECKS_50, peer)));
     claims.extend(peers.map(|peer| against(Kind::Cost, "client-cpu-50", peer)));
-    claims.push(variation("five-charges", "one-charge", tollgate::FIVE, tollgate::VERDICT, CHECKS_50));
+    claims.push(variation("five-charges", "one-charge", tollgate::FIVE, tollgate::ONE, CHECKS_50));
     claims.push(variation("batch-64", "one-check", tollgate::BATCH, tollgate::ONE, SCRIPT_ALONE));
     claims
 }
