@@ -55,20 +55,8 @@ algorithms[5] = {
     elseif action == FORGET then
       used = 0
     else
-      if action == TAKE_UP_TO then
-        cost = part_of(cost, limit.count - used)
-      elseif action ~= TAKE then
-        cost = 0
-      end
-      local asked = math.max(cost, 1)
-      if asked > limit.count then
-        outcome = NEVER_FITS
-      elseif used + asked > limit.count then
-        outcome = DENIED
-      else
-        granted = cost
-        used = used + cost
-      end
+      outcome, granted = admission(limit.count, used, ask)
+      used = used + granted
     end
     local finish = start + limit.period - now
     local wait, reset = outcome == DENIED and finish or ZERO, used == 0 and ZERO or finish

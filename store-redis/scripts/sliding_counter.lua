@@ -141,20 +141,13 @@ do
       elseif action == FORGET then
         used, counts = 0, {}
       else
-        if action == TAKE_UP_TO then
-          cost = part_of(cost, limit.count - used)
-        elseif action ~= TAKE then
-          cost = 0
-        end
-        local asked = math.max(cost, 1)
-        if asked > limit.count then
-          outcome = NEVER_FITS
-        elseif used + asked > limit.count then
-          outcome = DENIED
+        local asked
+        outcome, granted, asked = admission(limit.count, used, ask)
+        if outcome == DENIED then
           wait = when_gone(limit, newest, counts, used, used + asked - limit.count) - now
-        else
-          granted, used = cost, used + cost
-          add(counts, 1, cost)
+        elseif outcome == ALLOWED then
+          used = used + granted
+          add(counts, 1, granted)
         end
       end
       local reset = when_gone(limit, newest, counts, used, used) - now

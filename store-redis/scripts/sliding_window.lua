@@ -91,19 +91,11 @@ do
         used = current + plain(scale_up(of(previous), limit.period - elapsed, limit.period))
       end
       if action ~= DEBIT and action ~= REFUND and action ~= FORGET then
-        if action == TAKE_UP_TO then
-          cost = part_of(cost, limit.count - used)
-        elseif action ~= TAKE then
-          cost = 0
-        end
-        local asked = math.max(cost, 1)
-        if asked > limit.count then
-          outcome = NEVER_FITS
-        elseif used + asked > limit.count then
-          outcome = DENIED
+        local asked
+        outcome, granted, asked = admission(limit.count, used, ask)
+        current, used = current + granted, used + granted
+        if outcome == DENIED then
           wait = passes_at(limit, start, previous, current, limit.count - asked) - now
-        else
-          granted, current, used = cost, current + cost, used + cost
         end
       end
       local reset = end_of(limit, start, previous, current) - now

@@ -54,3 +54,21 @@ end
 local function part_of(cost, there)
   return math.max(math.min(cost, math.max(there, 0)), math.min(cost, 1))
 end
+
+-- What becomes of an ask that is neither a debit, nor a refund, nor a forget, where `used` of `count` is: the outcome, what is
+-- granted, and what it would take.
+local function admission(count, used, ask)
+  local cost = 0
+  if ask.action == TAKE then
+    cost = ask.cost
+  elseif ask.action == TAKE_UP_TO then
+    cost = part_of(ask.cost, count - used)
+  end
+  local asked = math.max(cost, 1)
+  if asked > count then
+    return NEVER_FITS, 0, asked
+  elseif used + asked > count then
+    return DENIED, 0, asked
+  end
+  return ALLOWED, cost, asked
+end
