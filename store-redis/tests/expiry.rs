@@ -150,8 +150,8 @@ impl TimeToLive {
 
     /// `taken` is how long the calls took that decided: some time between their begin and their end a lifetime begins,
     /// which is the script's begin or the command's own time, depending on the server's version. The server counts in
-    /// whole milliseconds, cut off, a key is there until the one that it ends in is over, and what is left is counted from
-    /// a time that may be a millisecond old.
+    /// whole milliseconds, cut off, and a key is there until the one that it ends in is over. So a lifetime is up to two of
+    /// them too long: one is rounded up, and one may have begun between the script's time and its write.
     fn check(self, fresh_at: Time, margin: Margin, taken: Duration, what: &str) {
         let ends = fresh_at + margin.least;
         let Some(left) = self.left() else {
