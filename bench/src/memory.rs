@@ -112,12 +112,7 @@ pub fn run(plan: &Plan) -> Result<(), String> {
     columns.push((BYTES_PER_KEY, vec![BYTES_PER_KEY.to_owned()]));
     let names: Vec<_> = contestants.iter().map(|contestant| contestant.name).collect();
     findings.print_table(&names, &columns);
-    findings.print_remarks();
-    if !cfg!(feature = "peers") {
-        println!("(built without the feature `peers`: nobody to compare with)");
-    }
-    println!();
-    findings.print_claims(&claims());
+    findings.conclude(&claims());
     Ok(())
 }
 

@@ -70,8 +70,18 @@ impl Findings {
         }
     }
 
+    /// What follows the tables: what has to be said about them, and the claims.
+    pub fn conclude(&self, claims: &[Claim]) {
+        self.print_remarks();
+        if !cfg!(feature = "peers") {
+            println!("(built without the feature `peers`: nobody to compare with)");
+        }
+        println!();
+        self.print_claims(claims);
+    }
+
     /// What has to be said about the figures in the tables.
-    pub fn print_remarks(&self) {
+    fn print_remarks(&self) {
         let crowded = |finding: &Finding| matches!(finding, Finding::Figure { crowded: true, .. });
         if self.0.values().any(crowded) {
             println!("~ other programs kept the processors busy: run this again on a quiet machine");
@@ -84,7 +94,7 @@ impl Findings {
     }
 
     /// A line per claim, as far as both of its figures were found.
-    pub fn print_claims(&self, claims: &[Claim]) {
+    fn print_claims(&self, claims: &[Claim]) {
         for claim in claims {
             let ours = self.figure(claim.ours.0, &claim.ours.1);
             let theirs = self.figure(claim.theirs.0, &claim.theirs.1);

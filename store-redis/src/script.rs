@@ -75,32 +75,26 @@ pub(crate) fn decide(needs: Needs) -> &'static Script {
     })
 }
 
-/// The script for a single take from a bucket.
-pub(crate) fn check() -> &'static Script {
-    static SCRIPT: OnceLock<Script> = OnceLock::new();
-    SCRIPT.get_or_init(|| Script::new(&[include_str!("../scripts/check.lua")]))
+/// A script that is one file.
+macro_rules! scripts {
+    ($($(#[$doc:meta])* $name:ident = $file:literal;)*) => {$(
+        $(#[$doc])*
+        pub(crate) fn $name() -> &'static Script {
+            static SCRIPT: OnceLock<Script> = OnceLock::new();
+            SCRIPT.get_or_init(|| Script::new(&[include_str!($file)]))
+        }
+    )*};
 }
 
-/// The script for plain takes from buckets.
-pub(crate) fn take() -> &'static Script {
-    static SCRIPT: OnceLock<Script> = OnceLock::new();
-    SCRIPT.get_or_init(|| Script::new(&[include_str!("../scripts/take.lua")]))
-}
-
-/// The script that reads a state as it is.
-pub(crate) fn export() -> &'static Script {
-    static SCRIPT: OnceLock<Script> = OnceLock::new();
-    SCRIPT.get_or_init(|| Script::new(&[include_str!("../scripts/export.lua")]))
-}
-
-/// The script that replaces a state that nobody has changed meanwhile.
-pub(crate) fn replace() -> &'static Script {
-    static SCRIPT: OnceLock<Script> = OnceLock::new();
-    SCRIPT.get_or_init(|| Script::new(&[include_str!("../scripts/replace.lua")]))
-}
-
-/// The script that forgets an operation.
-pub(crate) fn disown() -> &'static Script {
-    static SCRIPT: OnceLock<Script> = OnceLock::new();
-    SCRIPT.get_or_init(|| Script::new(&[include_str!("../scripts/disown.lua")]))
+scripts! {
+    /// The script for a single take from a bucket.
+    check = "../scripts/check.lua";
+    /// The script for plain takes from buckets.
+    take = "../scripts/take.lua";
+    /// The script that reads a state as it is.
+    export = "../scripts/export.lua";
+    /// The script that replaces a state that nobody has changed meanwhile.
+    replace = "../scripts/replace.lua";
+    /// The script that forgets an operation.
+    disown = "../scripts/disown.lua";
 }

@@ -146,12 +146,7 @@ async fn measure(options: Options) -> Result<(), Failure> {
         println!("\n{}: {} in flight", workload.name, workload.in_flight);
         findings.print_table(&names, &columns);
     }
-    findings.print_remarks();
-    if !cfg!(feature = "peers") {
-        println!("(built without the feature `peers`: nobody to compare with)");
-    }
-    println!();
-    findings.print_claims(&claims());
+    findings.conclude(&claims());
     Ok(())
 }
 
