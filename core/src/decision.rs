@@ -5,7 +5,8 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::time::Time;
+use crate::charge::Charge;
+use crate::time::{Time, nanos};
 
 /// Who decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -13,8 +14,33 @@ use crate::time::Time;
 pub enum Source {
     /// The store that was asked.
     Store,
-    /// Something else, because the store could not be asked or did not answer.
+    /// Another store, because the one that was asked could not answer.
     Fallback,
+    /// None: no store could answer, and this is what was configured for that case.
+    Policy,
+    /// None was asked: the limit is switched off, or the key is on a list.
+    Switch,
+    /// The store had another answer, but the limit is only watched: nothing is denied or delayed by it.
+    Shadow,
+}
+
+impl Source {
+    /// A word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Fallback => "fallback",
+            Self::Policy => "policy",
+            Self::Switch => "switch",
+            Self::Shadow => "shadow",
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
 }
 
 /// What came out.
@@ -29,6 +55,8 @@ pub enum Outcome {
     NeverFits,
     /// The lease that was to be renewed has ended, and its place may be another's: acquire again.
     LeaseLost,
+    /// The key is on a list of those that may not pass, whatever the limit: no wait cures it.
+    Barred,
 }
 
 /// Whether one charge may pass, and what its caller can do about it.
@@ -83,6 +111,27 @@ impl From<RawDecision> for Decision {
 }
 
 impl Decision {
+    /// Lets a charge pass that no store was asked about, as if the limit were unused.
+    pub fn passing(charge: &Charge<'_>, source: Source) -> Self {
+        let (limit, granted) = (charge.limit().capacity(), charge.get_cost());
+        let left = limit.saturating_sub(granted).into();
+        RawDecision { outcome: Outcome::Allowed, source, granted, limit, left, unit: 1, wait: 0, reset: 0 }
+            .into()
+    }
+
+    /// Turns a charge away that no store was asked about, until `wait` is over.
+    pub fn refusing(charge: &Charge<'_>, wait: Duration, source: Source) -> Self {
+        let (limit, wait) = (charge.limit().capacity(), nanos(wait));
+        let outcome = Outcome::Denied;
+        RawDecision { outcome, source, granted: 0, limit, left: 0, unit: 1, wait, reset: wait }.into()
+    }
+
+    /// Turns a charge away because of its key, whatever the limit.
+    pub fn barring(charge: &Charge<'_>) -> Self {
+        let refusal = Self::refusing(charge, Duration::ZERO, Source::Switch);
+        Self { outcome: Outcome::Barred, ..refusal }
+    }
+
     /// What came out.
     pub fn outcome(&self) -> Outcome {
         self.outcome
@@ -129,7 +178,7 @@ impl Decision {
     pub fn retry_after(&self) -> Option<Duration> {
         match self.outcome {
             Outcome::Denied => Some(Duration::from_nanos(self.wait)),
-            Outcome::Allowed | Outcome::NeverFits | Outcome::LeaseLost => None,
+            Outcome::Allowed | Outcome::NeverFits | Outcome::LeaseLost | Outcome::Barred => None,
         }
     }
 
@@ -148,9 +197,9 @@ impl Decision {
         self.source
     }
 
-    /// The same decision, marked as made by something other than the store.
-    pub fn by_fallback(mut self) -> Self {
-        self.source = Source::Fallback;
+    /// The same decision, marked as made by `source`.
+    pub fn made_by(mut self, source: Source) -> Self {
+        self.source = source;
         self
     }
 
@@ -175,7 +224,7 @@ impl Decision {
         match self.outcome {
             Outcome::Allowed => (0, self.wait, core::cmp::Reverse(whole)),
             Outcome::Denied => (1, self.wait, core::cmp::Reverse(whole)),
-            Outcome::NeverFits | Outcome::LeaseLost => (2, 0, core::cmp::Reverse(whole)),
+            Outcome::NeverFits | Outcome::LeaseLost | Outcome::Barred => (2, 0, core::cmp::Reverse(whole)),
         }
     }
 }
@@ -264,10 +313,10 @@ impl Verdict {
         self.tight().and_then(Decision::retry_after)
     }
 
-    /// The same verdict, marked as made by something other than the store.
-    pub fn by_fallback(mut self) -> Self {
+    /// The same verdict, marked as made by `source`.
+    pub fn made_by(mut self, source: Source) -> Self {
         for decision in &mut self.decisions {
-            *decision = decision.by_fallback();
+            *decision = decision.made_by(source);
         }
         self
     }

@@ -7,7 +7,7 @@
 //! # Layout
 //!
 //! - [`Limit`] (`limit`): an algorithm with its numbers, plus a name; [`LimitBuilder`] checks them.
-//! - [`Key`], [`Charge`], [`Request`] (`key`, `charge`): what is asked.
+//! - [`Key`], [`Charge`], [`Request`] (`key`, `charge`): what is asked; [`OwnedRequest`] (`owned`): the same, to keep.
 //! - [`Decision`], [`Verdict`] (`decision`): what is answered.
 //! - `algorithm`: one file per algorithm; `pace`: rates without drift.
 //! - [`State`], [`Snapshot`] (`state`), [`settle`]: the pure functions that every store agrees with.
@@ -32,6 +32,7 @@ mod ids;
 mod key;
 mod limit;
 mod limiter;
+mod owned;
 mod pace;
 mod settle;
 mod state;
@@ -48,7 +49,7 @@ pub use clock::{BlockingTimer, Clock, Timer};
 pub use clock::{ManualClock, SystemClock};
 pub use decision::{Decision, Outcome, RawDecision, Source, Verdict};
 pub use error::{Effect, ErrorKind, StoreError};
-pub use event::{Event, Observer};
+pub use event::{BreakerState, Event, FallbackReason, Observer};
 pub use key::Key;
 pub use limit::{
     Limit, LimitBuilder, LimitError, MAX_COUNT, MAX_ENTRIES, MAX_FILL, MAX_NAME, MAX_PERIOD, MAX_SUB_BUCKETS,
@@ -57,6 +58,7 @@ pub use limit::{
 #[cfg(feature = "std")]
 pub use limiter::{Lease, Patience};
 pub use limiter::{Limiter, Reservation};
+pub use owned::{OwnedCharge, OwnedKey, OwnedRequest};
 pub use settle::{settle, slots};
 pub use state::{Snapshot, State};
 pub use store::{AnyStore, DynStore, Export, ImmediateStore, Run, RunVerdict, Store, decide_one_by_one};

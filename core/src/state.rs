@@ -122,7 +122,7 @@ impl State {
             let alone = limit.algorithm().decide(&mut self.body.clone(), now, ask).raw();
             let seen = self.look(limit, now, ask).raw();
             return match alone.outcome {
-                outcome @ (Outcome::NeverFits | Outcome::LeaseLost) => {
+                outcome @ (Outcome::NeverFits | Outcome::LeaseLost | Outcome::Barred) => {
                     RawDecision { outcome, wait: 0, ..seen }
                 }
                 Outcome::Denied => RawDecision { wait: seen.wait.max(alone.wait), ..seen },

@@ -53,7 +53,7 @@ use crate::time::Time;
 /// # For wrappers
 ///
 /// A store around a store passes on what it does not change, and reports the capabilities of the whole. What a
-/// fallback decided is marked so ([`Verdict::by_fallback`]).
+/// others than the store decided is marked so ([`Decision::made_by`]).
 pub trait Store: Send + Sync {
     /// What this store can do.
     fn capability(&self) -> Capability;
@@ -88,6 +88,13 @@ pub trait Store: Send + Sync {
         batch: &[Run<'_>],
         now: Time,
     ) -> impl Future<Output = Vec<Result<RunVerdict, StoreError>>> + Send;
+
+    /// Which charges are decided by the same call of a batch, as a number that they share: those of one server, or of
+    /// one partition. For wrappers that gather calls; 0 for all where every batch is one call.
+    fn lane(&self, charge: &Charge<'_>) -> u64 {
+        let _ = charge;
+        0
+    }
 
     /// Decides a request whose answer nobody waits for, as far as that is possible without waiting: a
     /// cancelled caller giving back its reservation. What cannot be done that way is dropped, which errs on the
@@ -238,6 +245,8 @@ pub trait DynStore: Send + Sync {
     async fn dyn_decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError>;
     /// See [`Store::decide_batch`].
     async fn dyn_decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>>;
+    /// See [`Store::lane`].
+    fn dyn_lane(&self, charge: &Charge<'_>) -> u64;
     /// See [`Store::decide_detached`].
     fn dyn_decide_detached(&self, request: Request<'_>, now: Time);
     /// See [`Store::export`].
@@ -264,6 +273,10 @@ impl<S: Store> DynStore for S {
 
     async fn dyn_decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {
         self.decide_batch(batch, now).await
+    }
+
+    fn dyn_lane(&self, charge: &Charge<'_>) -> u64 {
+        self.lane(charge)
     }
 
     fn dyn_decide_detached(&self, request: Request<'_>, now: Time) {
@@ -321,6 +334,10 @@ impl Store for AnyStore {
         self.0.dyn_decide_batch(batch, now).await
     }
 
+    fn lane(&self, charge: &Charge<'_>) -> u64 {
+        self.0.dyn_lane(charge)
+    }
+
     fn decide_detached(&self, request: Request<'_>, now: Time) {
         self.0.dyn_decide_detached(request, now);
     }
@@ -370,6 +387,10 @@ macro_rules! pointer_store {
                 now: Time,
             ) -> impl Future<Output = Vec<Result<RunVerdict, StoreError>>> + Send {
                 (**self).decide_batch(batch, now)
+            }
+
+            fn lane(&self, charge: &Charge<'_>) -> u64 {
+                (**self).lane(charge)
             }
 
             fn decide_detached(&self, request: Request<'_>, now: Time) {

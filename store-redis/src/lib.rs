@@ -53,7 +53,7 @@
 //! - `take`, `decide`: requests to script calls and back; `scripts/*.lua`: what runs on the server
 //! - `spread`: requests over several places; `snapshot`: export and merge
 //! - `topology`: which server a key lives on; `server`: its connections; `error`: what goes wrong there
-//! - `key`, `script`, `call`, `reply`, `flow_value`, `owned`, `settings`: what these are made of
+//! - `key`, `script`, `call`, `reply`, `flow_value`, `settings`: what these are made of
 
 mod call;
 mod config;
@@ -61,7 +61,6 @@ mod decide;
 mod error;
 mod flow_value;
 mod key;
-mod owned;
 mod reply;
 mod script;
 mod server;

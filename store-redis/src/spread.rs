@@ -5,12 +5,11 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use tollgate_core::{
-    Charge, Decision, Effect, ErrorKind, OperationId, Outcome, RawDecision, Request, Run, StoreError, Time,
-    Verdict,
+    Charge, Decision, Effect, ErrorKind, OperationId, Outcome, OwnedRequest, RawDecision, Request, Run,
+    StoreError, Time, Verdict,
 };
 
 use crate::call::Call;
-use crate::owned::OwnedRequest;
 use crate::script;
 use crate::store::Inner;
 use crate::topology::Place;

@@ -7,12 +7,11 @@ use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tollgate_core::{
-    Capability, Charge, Clock, Decision, ErrorKind, Export, Key, Limit, OperationMemory, Request, Run,
-    RunVerdict, Snapshot, Store, StoreError, Time, Verdict,
+    Capability, Charge, Clock, Decision, ErrorKind, Export, Key, Limit, OperationMemory, OwnedRequest,
+    Request, Run, RunVerdict, Snapshot, Store, StoreError, Time, Verdict,
 };
 
 use crate::key::Names;
-use crate::owned::OwnedRequest;
 use crate::server::in_future;
 use crate::settings::Settings;
 use crate::topology::{Place, Topology};
@@ -113,7 +112,7 @@ impl Inner {
             return Ok(Verdict::new([], now));
         }
         let Some(place) = self.common_place(request.charges()) else {
-            return spread::decide(self, OwnedRequest::new(request), now).await;
+            return spread::decide(self, request.into(), now).await;
         };
         let mut answers = self.decide_at(place, &[Run::new(request, 1)], now).await;
         let verdict =
@@ -125,9 +124,9 @@ impl Inner {
     async fn decide_spread_run(self: &Arc<Self>, run: &Run<'_>, now: Time) -> Result<RunVerdict, StoreError> {
         let mut verdicts = Vec::new();
         for index in 0..run.count() {
-            let mut request = OwnedRequest::new(run.request());
-            request.id = request.id.map(|id| id.part(index));
-            let verdict = spread::decide(self, request, now).await;
+            let request = OwnedRequest::from(run.request());
+            let id = request.id().map(|id| id.part(index));
+            let verdict = spread::decide(self, request.with_id(id), now).await;
             // Those before it have taken effect.
             verdicts
                 .push(verdict.map_err(|error| if index > 0 { error.with_unknown_effect() } else { error })?);
@@ -235,9 +234,13 @@ impl Store for RedisStore {
         answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
     }
 
+    fn lane(&self, charge: &Charge<'_>) -> u64 {
+        self.inner.place(charge).into()
+    }
+
     fn decide_detached(&self, request: Request<'_>, now: Time) {
         let Ok(runtime) = Handle::try_current() else { return };
-        let (inner, request) = (Arc::clone(&self.inner), OwnedRequest::new(request));
+        let (inner, request) = (Arc::clone(&self.inner), OwnedRequest::from(request));
         runtime.spawn(async move {
             // Nobody waits for the answer, and what fails errs on the side of the limit.
             let charges = request.charges();

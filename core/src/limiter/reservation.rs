@@ -37,12 +37,12 @@ impl<'a> Reservation<'a> {
         self.decision.start_after()
     }
 
-    /// The charge that gives it back: only what no later reservation queued behind. What a fallback
+    /// The charge that gives it back: only what no later reservation queued behind. What others than the store
     /// decided was not debited where it would be given back.
     fn undo(&self) -> Option<Charge<'a>> {
         match self.decision.source() {
             Source::Store => self.charge.undo(&self.decision, self.decided_at),
-            Source::Fallback => None,
+            _ => None,
         }
     }
 }

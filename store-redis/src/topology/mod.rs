@@ -41,6 +41,12 @@ pub(crate) enum Topology {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place(u16);
 
+impl From<Place> for u64 {
+    fn from(Place(number): Place) -> Self {
+        number.into()
+    }
+}
+
 /// An answer, and who gave it.
 #[derive(Debug)]
 pub(crate) struct Answer {

@@ -1,0 +1,1 @@
+//! Events as metrics and as tracing.

@@ -1,0 +1,1 @@
+//! A deadline, a breaker, and what to do when the store fails.

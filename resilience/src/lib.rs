@@ -1,0 +1,11 @@
+//! Stores around stores, for when a store fails, is slow, or has to be left out.
+//!
+//! # Layout
+//!
+//! - `guarded`: a deadline, a breaker, and what to do when the store fails.
+//! - `coalesced`: few calls for many checks.
+//! - `switched`: limits that are switched off or only watched, and keys that pass or don't, while a program runs.
+
+mod coalesced;
+mod guarded;
+mod switched;
