@@ -151,6 +151,16 @@ impl<'a> Charge<'a> {
         self
     }
 
+    /// The same, asked of another limit.
+    #[must_use]
+    #[inline]
+    pub fn against<'b>(&self, limit: &'b Limit) -> Charge<'b>
+    where
+        'a: 'b,
+    {
+        Charge { key: self.key, limit, ask: self.ask }
+    }
+
     /// Whom it is counted for.
     #[inline]
     pub fn key(&self) -> Key<'a> {

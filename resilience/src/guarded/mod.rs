@@ -1,1 +1,416 @@
 //! A deadline, a breaker, and what to do when the store fails.
+
+mod breaker;
+mod call;
+mod counts;
+mod handover;
+mod policy;
+mod recovery;
+mod stand_in;
+mod watch;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tollgate_core::{
+    BreakerState, Capability, Charge, Clock, Decision, ErrorKind, Export, FallbackReason, ImmediateStore,
+    Key, Limit, Observer, Outcome, RawDecision, Request, Run, RunVerdict, Snapshot, Source, Store,
+    StoreError, Time, Verdict,
+};
+
+pub use counts::Counts;
+pub use policy::{Local, OnFailure, Share};
+
+use breaker::{Breaker, Leave, Probe, Settings};
+use call::{Failure, contained, within};
+use handover::HandOver;
+use recovery::Recovery;
+use stand_in::{StandIn, Trouble};
+use watch::Watch;
+
+/// A store that is asked only as long as it answers, and what is answered instead when it does not.
+///
+/// ```
+/// use tollgate_core::{Limit, Limiter};
+/// use tollgate_resilience::{Guarded, Local, OnFailure, Share};
+/// use tollgate_store_memory::MemoryStore;
+///
+/// # let redis = MemoryStore::new(); // stands for a store that can fail
+/// let guarded = Guarded::new(redis)
+///     .on_failure(Local::on(MemoryStore::new(), Share::one_of(10))) // ten of these programs share the limits
+///     .on_failure_of("login", OnFailure::Deny);
+/// let limiter = Limiter::new(guarded);
+/// # let api = Limit::per_second(50).build("api")?;
+/// let decision = limiter.check_now(&api, "user:42"); // on stores that wait: check(…).await
+/// # assert!(decision.is_allowed());
+/// # Ok::<(), tollgate_core::LimitError>(())
+/// ```
+///
+/// # What fails, and what then
+///
+/// A call fails if it says so, if it has no answer within the [deadline](Self::deadline) (20 ms), or if it panics. Its
+/// charges are then answered by their limit's policy; the decision's [source](Decision::source) says so, the
+/// [counts](Self::counts) how often. What a limit's algorithm cannot do is not a failure but an error, as always.
+///
+/// | | take, take up to, reserve, renew | debit, refund | release | forget |
+/// |---|---|---|---|---|
+/// | [`Allow`](OnFailure::Allow), the usual policy | passes | error | error | error |
+/// | [`Deny`](OnFailure::Deny) | denied, until the store is asked again | error | error | error |
+/// | [`Local`](OnFailure::Local) | on the other store, with the share | on the other store | on the other store | error |
+///
+/// A request whose limits have different policies passes if all of them let it pass, and takes nothing otherwise.
+/// A lease that the other store does not know is renewed: nobody can say that it is lost.
+///
+/// # The breaker
+///
+/// Once 5 of the last 10 calls have failed ([`opens_after`](Self::opens_after)), the store is left alone: nobody waits
+/// for it. After a pause of 500 ms, doubled each time up to 8 s, with a random half of it left out
+/// ([`pauses`](Self::pauses)), one call at a time goes through. Two in a row that succeed
+/// ([`closes_after`](Self::closes_after)) bring the store back. Callers' clocks measure the pauses.
+///
+/// # What the store missed
+///
+/// What another store granted of limits that remember for at least ten seconds is told to the store before everybody
+/// asks it again: for up to 10,000 keys ([`hands_over`](Self::hands_over)), as debits at the instants at which it was
+/// granted. What did not fit is counted as [`lost`](Counts::lost). A call that had no answer in time may have been
+/// executed and is then counted twice, which errs on the side of the limit.
+///
+/// # Needs
+///
+/// Calls that wait need a tokio runtime with its timer, as the stores do that wait. Panics are contained where they unwind.
+#[derive(Debug)]
+pub struct Guarded<S> {
+    deadline: Duration,
+    breaker: Arc<Breaker>,
+    stand_in: StandIn,
+    recovery: Recovery<S>,
+}
+
+impl<S: Store + 'static> Guarded<S> {
+    /// Guards a store: what it does not decide passes, unless a policy says otherwise.
+    pub fn new(store: S) -> Self {
+        let (handover, watch) = (HandOver::default(), Watch::default());
+        let (handover, watch) = (Arc::new(handover), Arc::new(watch));
+        Self {
+            deadline: Duration::from_millis(20),
+            breaker: Arc::new(Breaker::new(Settings::default())),
+            stand_in: StandIn {
+                policies: policy::Policies::default(),
+                handover: Arc::clone(&handover),
+                watch: Arc::clone(&watch),
+            },
+            recovery: Recovery { store: Arc::new(store), handover, watch, busy: Arc::default() },
+        }
+    }
+
+    /// How long a call may take; 20 ms unless said.
+    #[must_use]
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// What to do when the store fails, for all limits that have no policy of their own.
+    #[must_use]
+    pub fn on_failure(mut self, policy: impl Into<OnFailure>) -> Self {
+        self.stand_in.policies.set_usual(policy.into());
+        self
+    }
+
+    /// What to do when the store fails to decide the limit of this name.
+    #[must_use]
+    pub fn on_failure_of(mut self, limit: &str, policy: impl Into<OnFailure>) -> Self {
+        self.stand_in.policies.set(limit, policy.into());
+        self
+    }
+
+    /// Leaves the store alone once so many of the last calls have failed: 5 of 10 unless said, and at most of 64.
+    #[must_use]
+    pub fn opens_after(self, failures: u32, of_the_last: u32) -> Self {
+        self.with_breaker(|settings| Settings { failures, among: of_the_last, ..settings })
+    }
+
+    /// For how long the store is left alone: at first, and at most; 500 ms and 8 s unless said.
+    #[must_use]
+    pub fn pauses(self, first: Duration, longest: Duration) -> Self {
+        self.with_breaker(|settings| Settings { pause: first, longest_pause: longest.max(first), ..settings })
+    }
+
+    /// How many calls in a row must succeed for the store to be back; 2 unless said.
+    #[must_use]
+    pub fn closes_after(self, successes: u32) -> Self {
+        self.with_breaker(|settings| Settings { probes: successes.max(1), ..settings })
+    }
+
+    fn with_breaker(mut self, change: impl FnOnce(Settings) -> Settings) -> Self {
+        self.breaker = Arc::new(Breaker::new(change(self.breaker.settings())));
+        self
+    }
+
+    /// Tells the store what another granted while it was away: for at most so many keys, of limits that take at least
+    /// so long to be as good as new; 10,000 and ten seconds unless said.
+    #[must_use]
+    pub fn hands_over(mut self, most_keys: usize, of_limits_from: Duration) -> Self {
+        let handover = Arc::new(HandOver::new(most_keys, of_limits_from));
+        self.stand_in.handover = Arc::clone(&handover);
+        self.recovery.handover = handover;
+        self
+    }
+
+    /// Tells `observer` about calls, fallbacks, the breaker and what was handed over.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Self {
+        let watch = Arc::new(Watch::by(observer));
+        self.stand_in.watch = Arc::clone(&watch);
+        self.recovery.watch = watch;
+        self
+    }
+
+    /// The store that is guarded.
+    pub fn store(&self) -> &S {
+        &self.recovery.store
+    }
+
+    /// What the breaker does.
+    pub fn breaker(&self) -> BreakerState {
+        self.breaker.state()
+    }
+
+    /// How often what happened.
+    pub fn counts(&self) -> Counts {
+        self.watch().counters.read()
+    }
+
+    /// Decides what a rule says is to be charged: code that looks at a request and picks its limits. If it panics, the
+    /// policy of `rule` answers, set by [`on_failure_of`](Self::on_failure_of) like a limit's. There is no limit to
+    /// take a share of then, so [`Local`] lets it pass, as [`Allow`](OnFailure::Allow) does.
+    ///
+    /// ```
+    /// # use tollgate_core::{Clock, Limit, SystemClock};
+    /// # use tollgate_resilience::{Guarded, OnFailure};
+    /// # use tollgate_store_memory::MemoryStore;
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let (clock, plan) = (SystemClock::new(), Vec::<Limit>::new());
+    /// let guarded = Guarded::new(MemoryStore::new()).on_failure_of("plans", OnFailure::Deny);
+    /// let verdict = guarded.decide_by("plans", || vec![plan[7].charge("user:42")], clock.now()).await?;
+    /// assert!(verdict.is_denied(), "there is no such plan");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn decide_by<'a, R: AsRef<[Charge<'a>]>>(
+        &self,
+        rule: &str,
+        charges: impl FnOnce() -> R,
+        now: Time,
+    ) -> Result<Verdict, StoreError> {
+        if let Ok(charges) = contained(charges) {
+            return self.decide(Request::new(charges.as_ref()), now).await;
+        }
+        self.watch().counters.panicked.one();
+        let outcome = match self.stand_in.policies.of(rule) {
+            OnFailure::Deny => Outcome::Denied,
+            OnFailure::Allow | OnFailure::Local(_) => Outcome::Allowed,
+        };
+        let nothing = RawDecision {
+            outcome,
+            source: Source::Policy,
+            granted: 0,
+            limit: 0,
+            left: 0,
+            unit: 1,
+            wait: 0,
+            reset: 0,
+        };
+        let decision = Decision::from(nothing);
+        self.watch().fell_back(rule, FallbackReason::Panicked, &decision);
+        Ok(Verdict::one(decision, now))
+    }
+
+    fn watch(&self) -> &Watch {
+        &self.recovery.watch
+    }
+
+    /// Whether the store is asked; if it is, perhaps only to find out whether it is back.
+    #[inline]
+    fn leave(&self, now: impl FnOnce() -> Time) -> Result<Option<Probe>, Trouble> {
+        if self.breaker.is_closed() {
+            return Ok(None);
+        }
+        let (leave, changed) = self.breaker.leave(now());
+        self.watch().changed(changed);
+        match leave {
+            Leave::Ask => Ok(None),
+            Leave::Probe(probe) => Ok(Some(probe)),
+            Leave::No(wait) => {
+                self.watch().counters.not_asked.one();
+                Err(Trouble { failure: None, wait })
+            }
+        }
+    }
+
+    /// What the outcome of a call means for the store.
+    #[inline]
+    fn learn(&self, probe: Option<Probe>, now: impl FnOnce() -> Time, failure: Option<&Failure>) {
+        match failure.filter(|failure| is_about_the_store(failure)) {
+            None => match probe {
+                None => {
+                    self.breaker.succeeded();
+                    if self.recovery.handover.is_waiting() {
+                        self.recovery.catch_up(now());
+                    }
+                }
+                Some(probe) => {
+                    if let Some(back) = probe.succeeded() {
+                        self.recovery.back(back, now());
+                    }
+                }
+            },
+            Some(failure) => {
+                self.watch().failed(failure);
+                self.watch().changed(match probe {
+                    None => self.breaker.failed(now()),
+                    Some(probe) => probe.failed(now()),
+                });
+            }
+        }
+    }
+
+    /// Makes a call, if the store is to be asked.
+    #[inline]
+    async fn ask<T>(
+        &self,
+        now: impl Fn() -> Time,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, Trouble> {
+        let probe = self.leave(&now)?;
+        let began = self.watch().begin();
+        let answer = within(self.deadline, call).await;
+        self.answered(probe, now, began, answer.and_then(|answer| answer.map_err(Failure::Error)))
+    }
+
+    #[inline]
+    fn answered<T>(
+        &self,
+        probe: Option<Probe>,
+        now: impl Fn() -> Time,
+        began: Option<Time>,
+        answer: Result<T, Failure>,
+    ) -> Result<T, Trouble> {
+        self.watch().called(began, answer.as_ref().err());
+        self.learn(probe, now, answer.as_ref().err());
+        answer.map_err(|failure| self.trouble(failure))
+    }
+
+    fn trouble(&self, failure: Failure) -> Trouble {
+        Trouble { failure: Some(failure), wait: self.breaker.settings().pause }
+    }
+
+    /// The verdicts of a run that the store did not decide.
+    fn stand_in_for(&self, run: &Run<'_>, now: Time, trouble: &Trouble) -> Result<RunVerdict, StoreError> {
+        let verdicts = (0..run.count()).map(|_| self.stand_in.decide(run.request(), now, trouble));
+        verdicts.collect::<Result<Vec<_>, _>>().map(RunVerdict::from_verdicts)
+    }
+}
+
+/// Whether a failure says something about the store, and not just about what it was asked.
+fn is_about_the_store(failure: &Failure) -> bool {
+    !matches!(failure, Failure::Error(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Corrupt))
+}
+
+impl<S: Store + 'static> Store for Guarded<S> {
+    /// Those of the store; while it is away, decisions are not.
+    fn capability(&self) -> Capability {
+        self.store().capability()
+    }
+
+    async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
+        match self.ask(|| now, self.store().decide(request, now)).await {
+            Ok(verdict) => Ok(verdict),
+            Err(trouble) => self.stand_in.decide(request, now, &trouble),
+        }
+    }
+
+    async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
+        match self.ask(|| clock.now(), self.store().decide_one(charge, clock)).await {
+            Ok(decision) => Ok(decision),
+            Err(trouble) => self.stand_in.decide_one(charge, clock.now(), &trouble),
+        }
+    }
+
+    async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {
+        let probe = match self.leave(|| now) {
+            Ok(probe) => probe,
+            Err(trouble) => return batch.iter().map(|run| self.stand_in_for(run, now, &trouble)).collect(),
+        };
+        let began = self.watch().begin();
+        let answers = match within(self.deadline, self.store().decide_batch(batch, now)).await {
+            Ok(answers) => answers,
+            Err(failure) => {
+                let failed: Result<(), _> = self.answered(probe, || now, began, Err(failure));
+                let Err(trouble) = failed else { return Vec::new() };
+                return batch.iter().map(|run| self.stand_in_for(run, now, &trouble)).collect();
+            }
+        };
+        // One call, however many runs it carried: it failed if one of them did.
+        let errors = answers.iter().filter_map(|answer| answer.as_ref().err().cloned().map(Failure::Error));
+        let failure = errors.max_by_key(is_about_the_store);
+        self.watch().called(began, failure.as_ref());
+        self.learn(probe, || now, failure.as_ref());
+        let answer = |(run, answer): (&Run<'_>, Result<RunVerdict, StoreError>)| {
+            answer.or_else(|error| self.stand_in_for(run, now, &self.trouble(Failure::Error(error))))
+        };
+        batch.iter().zip(answers).map(answer).collect()
+    }
+
+    fn lane(&self, charge: &Charge<'_>) -> u64 {
+        self.store().lane(charge)
+    }
+
+    fn decide_detached(&self, request: Request<'_>, now: Time) {
+        // What cannot be done is dropped. What another store decided is never taken back this way.
+        if self.breaker.is_closed() && contained(|| self.store().decide_detached(request, now)).is_err() {
+            self.learn(None, || now, Some(&Failure::Panic));
+        }
+    }
+
+    async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
+        self.ask(|| now, self.store().export(limit, key, now)).await.map_err(Trouble::into_error)
+    }
+
+    async fn merge(
+        &self,
+        limit: &Limit,
+        key: Key<'_>,
+        snapshot: &Snapshot,
+        now: Time,
+    ) -> Result<(), StoreError> {
+        self.ask(|| now, self.store().merge(limit, key, snapshot, now)).await.map_err(Trouble::into_error)
+    }
+}
+
+/// A store that never waits can still have a bug.
+impl<S: ImmediateStore + 'static> ImmediateStore for Guarded<S> {
+    fn charge_now(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
+        let answer = self.leave(|| clock.now()).and_then(|probe| {
+            let began = self.watch().begin();
+            let answer = contained(|| self.store().charge_now(charge, clock));
+            self.answered(probe, || clock.now(), began, answer)
+        });
+        answer.unwrap_or_else(|trouble| {
+            let decided = self.stand_in.decide_one(charge, clock.now(), &trouble);
+            // What no policy answers was not done.
+            decided.unwrap_or_else(|_| Decision::refusing(charge, trouble.wait, Source::Policy))
+        })
+    }
+
+    fn decide_now(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
+        let answer = self.leave(|| now).and_then(|probe| {
+            let began = self.watch().begin();
+            let answer = contained(|| self.store().decide_now(request, now));
+            self.answered(probe, || now, began, answer.and_then(|answer| answer.map_err(Failure::Error)))
+        });
+        answer.or_else(|trouble| self.stand_in.decide(request, now, &trouble))
+    }
+}
