@@ -60,8 +60,11 @@ do
       local outcome, granted, wait = ALLOWED, 0, ZERO
       if action == DEBIT then
         granted = cost
-        -- A debit that belongs to a period that is over has been refilled if the bucket has.
-        if missing > 0 or not at or since <= at then
+        if missing == 0 and at and at < since then
+          -- Nobody has used the bucket since: the period began with this debit.
+          local debited = { missing = cost, since = at, overdrawn = cost > limit.capacity }
+          missing, since = refilled(limit, debited, now)
+        else
           missing = saturated(missing + cost)
         end
       elseif action == REFUND then

@@ -95,9 +95,12 @@ impl Rules for IntervalBucket {
                 self.take(&mut tokens, now, part.max(ask.cost.min(1)), 0)
             }
             Action::Debit { at } => {
-                // A debit that belongs to a period that is over has been refilled if the bucket has.
-                let over = at.is_some_and(|at| at.nanos() < tokens.since) && tokens.missing == 0;
-                tokens.missing = tokens.missing.saturating_add(if over { 0 } else { ask.cost.into() });
+                let late = at.filter(|at| tokens.missing == 0 && at.nanos() < tokens.since);
+                tokens = match late {
+                    // Nobody has used the bucket since: the period began with this debit.
+                    Some(at) => self.refilled(&self.marked(ask.cost.into(), at.nanos()), now),
+                    None => Tokens { missing: tokens.missing.saturating_add(ask.cost.into()), ..tokens },
+                };
                 self.answer(&tokens, now, Outcome::Allowed, ask.cost, 0)
             }
             Action::Refund { at } => {
@@ -183,6 +186,18 @@ mod tests {
         assert_eq!(bucket.take(1).retry_after(), Some(Duration::from_secs(2)));
         bucket.advance(Duration::from_secs(2));
         assert_eq!(bucket.take(1).remaining(), 2);
+    }
+
+    #[test]
+    fn a_late_debit_from_a_full_bucket_begins_the_period() {
+        let mut bucket = Trying::new(Limit::per_second(10).refill_by_interval());
+        let then = bucket.now();
+        bucket.advance(millis(400));
+        let late = bucket.debit_at(4, then);
+        assert_eq!((late.remaining(), late.reset_after()), (6, millis(600)));
+        bucket.advance(millis(600));
+        assert_eq!(bucket.peek().remaining(), 10);
+        assert_eq!(bucket.debit_at(4, then).remaining(), 10, "refilled since");
     }
 
     #[test]
