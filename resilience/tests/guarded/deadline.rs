@@ -39,7 +39,7 @@ async fn every_kind_of_call_ends_in_time() {
     assert_eq!((took, export.expect_err("no policy for that").kind()), (deadline, ErrorKind::Timeout));
 
     scene.faulty.is(Mode::Fine);
-    scene.check(&limit, "a").await;
+    let _ = scene.check(&limit, "a").await;
     let state = guarded.export(&limit, key, now).await.expect("an answer").state.expect("in use");
     scene.faulty.is(Mode::Hangs);
     let (took, merged) = taking(guarded.merge(&limit, key, &state, now)).await;

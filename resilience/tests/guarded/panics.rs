@@ -28,7 +28,7 @@ async fn a_store_that_panics_is_a_store_that_fails() {
         let answer = scene.guarded.decide_batch(&run, scene.clock.now()).await.remove(0);
         assert_eq!(answer.expect("an answer").passed(), 2);
         assert_eq!(scene.guarded.breaker(), BreakerState::Closed);
-        scene.check(&api, "a").await;
+        let _ = scene.check(&api, "a").await;
         assert_eq!(scene.guarded.breaker(), BreakerState::Open);
         assert_eq!(scene.guarded.counts().panicked, 5);
         assert_eq!(scene.diary.about("fell back")[0], "fell back: api, panicked, fallback");

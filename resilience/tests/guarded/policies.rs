@@ -143,7 +143,7 @@ async fn what_is_wrong_with_the_question_is_an_error_and_no_failure() {
     assert_eq!(scene.guarded.breaker(), tollgate_core::BreakerState::Closed);
 
     scene.faulty.is(Mode::Fails(ErrorKind::Unavailable));
-    scene.check(&window, "a").await;
+    let _ = scene.check(&window, "a").await;
     assert_eq!(scene.guarded.breaker(), tollgate_core::BreakerState::Open);
     let error = scene.charge(reserve).await.expect_err("windows cannot reserve here either");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
