@@ -238,14 +238,15 @@ impl<S: Store + 'static> Guarded<S> {
         if self.breaker.is_closed() {
             return Ok(None);
         }
-        let (leave, changed) = self.breaker.leave(now());
+        let now = now();
+        let (leave, changed) = self.breaker.leave(now);
         self.watch().changed(changed);
         match leave {
             Leave::Ask => Ok(None),
             Leave::Probe(probe) => Ok(Some(probe)),
             Leave::No(wait) => {
                 self.watch().counters.not_asked.one();
-                Err(Trouble { failure: None, wait })
+                Err(Trouble { failure: None, wait, at: Some(now) })
             }
         }
     }
@@ -304,7 +305,7 @@ impl<S: Store + 'static> Guarded<S> {
     }
 
     fn trouble(&self, failure: Failure) -> Trouble {
-        Trouble { failure: Some(failure), wait: self.breaker.settings().pause }
+        Trouble { failure: Some(failure), wait: self.breaker.settings().pause, at: None }
     }
 
     /// The verdicts of a run that the store did not decide.
@@ -335,7 +336,10 @@ impl<S: Store + 'static> Store for Guarded<S> {
     async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
         match self.ask(|| clock.now(), self.store().decide_one(charge, clock)).await {
             Ok(decision) => Ok(decision),
-            Err(trouble) => self.stand_in.decide_one(charge, clock.now(), &trouble),
+            Err(trouble) => {
+                let now = trouble.at.unwrap_or_else(|| clock.now());
+                self.stand_in.decide_one(charge, now, &trouble)
+            }
         }
     }
 
@@ -399,7 +403,8 @@ impl<S: ImmediateStore + 'static> ImmediateStore for Guarded<S> {
             self.answered(probe, || clock.now(), began, answer)
         });
         answer.unwrap_or_else(|trouble| {
-            let decided = self.stand_in.decide_one(charge, clock.now(), &trouble);
+            let now = trouble.at.unwrap_or_else(|| clock.now());
+            let decided = self.stand_in.decide_one(charge, now, &trouble);
             // What no policy answers was not done.
             decided.unwrap_or_else(|_| Decision::refusing(charge, trouble.wait, Source::Policy))
         })

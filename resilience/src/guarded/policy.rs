@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use foldhash::fast::RandomState;
 use tollgate_core::{
     AlgorithmKind, Charge, Decision, ImmediateStore, Limit, LimitError, Request, StoreError, Time, Verdict,
 };
@@ -115,7 +116,7 @@ pub(crate) struct Policies {
     usual: OnFailure,
     by_name: HashMap<Box<str>, OnFailure>,
     /// By the limit's id; a limit that changes its numbers has several.
-    shares: ArcSwap<HashMap<u64, Vec<Arc<Shared>>>>,
+    shares: ArcSwap<HashMap<u64, Vec<Arc<Shared>>, RandomState>>,
 }
 
 /// A limit and its share.

@@ -20,6 +20,8 @@ pub(crate) struct Trouble {
     pub(crate) failure: Option<Failure>,
     /// When asking again may help.
     pub(crate) wait: Duration,
+    /// The time, if it had to be looked at.
+    pub(crate) at: Option<Time>,
 }
 
 impl Trouble {
