@@ -3,7 +3,8 @@
 //! # Layout
 //!
 //! This crate re-exports `tollgate-core` and brings stores along, each by a feature: `memory`, which is on by default, and
-//! `redis`. [`in_memory`] is a limiter on the first; [`connect`] is one on whichever store a URL names.
+//! `redis`. [`in_memory`] is a limiter on the first; [`connect`] is one on whichever store a URL names. The features
+//! `resilience` and `observe` bring the modules of these names.
 
 mod connect;
 
@@ -20,6 +21,19 @@ pub mod memory {
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use tollgate_store_redis::{Config, RedisStore};
+}
+
+/// Stores around stores: [`Guarded`](resilience::Guarded) for when a store fails, [`Coalesced`](resilience::Coalesced) for
+/// few calls of a store for many checks, [`Switched`](resilience::Switched) for limits that are switched at run time.
+#[cfg(feature = "resilience")]
+pub mod resilience {
+    pub use tollgate_resilience::*;
+}
+
+/// Events as metrics and as tracing.
+#[cfg(feature = "observe")]
+pub mod observe {
+    pub use tollgate_observe::*;
 }
 
 /// A limiter on this process's memory: no server, no runtime, room for a million keys.
