@@ -21,6 +21,8 @@ pub(crate) enum Mode {
     Panics,
     /// After it has waited once.
     PanicsLater,
+    /// Batches are executed, and their answers lost.
+    LosesAnswers,
 }
 
 /// A memory store that fails when told to. Clones share it.
@@ -53,6 +55,10 @@ impl Faulty {
         *self.inner.mode.lock().expect("not poisoned") = mode;
     }
 
+    fn mode(&self) -> Mode {
+        *self.inner.mode.lock().expect("not poisoned")
+    }
+
     /// How many calls reached it.
     pub(crate) fn calls(&self) -> usize {
         self.inner.calls.load(Ordering::SeqCst)
@@ -65,9 +71,8 @@ impl Faulty {
 
     async fn call(&self) -> Result<(), StoreError> {
         self.inner.calls.fetch_add(1, Ordering::SeqCst);
-        let mode = *self.inner.mode.lock().expect("not poisoned");
-        match mode {
-            Mode::Fine => Ok(()),
+        match self.mode() {
+            Mode::Fine | Mode::LosesAnswers => Ok(()),
             Mode::Fails(kind) => Err(StoreError::new(kind, "as told")),
             Mode::Hangs => pending().await,
             Mode::Panics => panic!("as told"),
@@ -99,7 +104,12 @@ impl Store for Faulty {
         if let Err(error) = self.call().await {
             return batch.iter().map(|_| Err(error.clone())).collect();
         }
-        self.inner.store.decide_batch(batch, now + self.inner.ahead).await
+        let answers = self.inner.store.decide_batch(batch, now + self.inner.ahead).await;
+        if self.mode() != Mode::LosesAnswers {
+            return answers;
+        }
+        let lost = StoreError::new(ErrorKind::Unavailable, "as told").with_unknown_effect();
+        answers.iter().map(|_| Err(lost.clone())).collect()
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {

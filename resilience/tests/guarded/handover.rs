@@ -157,6 +157,24 @@ async fn a_telling_that_fails_is_repeated_and_counts_once() {
 }
 
 #[tokio::test]
+async fn a_telling_whose_answer_is_lost_counts_once() {
+    let scene = Scene::new(|guarded| guarded.on_failure(half()).closes_after(1));
+    let limit = hourly(LimitBuilder::fixed_window);
+    scene.open(&limit).await;
+    passes(&scene, &limit, "a", 10).await;
+    scene.faulty.is(Mode::LosesAnswers);
+    scene.clock.advance(Duration::from_secs(1));
+    assert_eq!(scene.check(&limit, "b").await.source(), Source::Store);
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!((scene.left(&limit, "a"), scene.guarded.counts().handed_over), (90, 0));
+    passes(&scene, &limit, "a", 10).await;
+    scene.bring_back(&limit).await;
+    assert_eq!((scene.left(&limit, "a"), scene.guarded.counts().handed_over), (80, 20));
+}
+
+#[tokio::test]
 async fn a_call_that_failed_alone_is_told_with_the_next_that_succeeds() {
     let scene = Scene::new(|guarded| guarded.on_failure(Local::on(MemoryStore::new(), Share::WHOLE)));
     let limit = hourly(LimitBuilder::fixed_window);
