@@ -142,7 +142,7 @@ impl StandIn {
             .collect();
         for (charge, decision) in charges.iter().zip(&decisions) {
             self.watch.fell_back(charge.limit().name(), trouble.reason(), decision);
-            if let (false, OnFailure::Local(local)) = (refused, self.policies.of(charge.limit().name())) {
+            if let OnFailure::Local(local) = self.policies.of(charge.limit().name()) {
                 self.policies.with_share(local, charge.limit(), |shared| {
                     self.note(shared, charge, decision, now);
                 });
