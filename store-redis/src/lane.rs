@@ -73,11 +73,61 @@ impl std::fmt::Debug for State {
 /// A connection to send calls over, checked out of the pool for as long as it is in use.
 struct Live {
     pooled: Connection,
-    /// Tells it from the one before.
-    number: u64,
+    mark: Mark,
     /// How many connections had ended when this one was last known to be fine. If more have by now, it may be among
     /// them: the pool finds out.
     seen: u64,
+}
+
+/// Which connection of a lane it is.
+#[derive(Clone)]
+pub(crate) struct Mark {
+    /// Tells it from the one before.
+    number: u64,
+    /// How many calls have been answered over it.
+    answers: Arc<AtomicU64>,
+}
+
+/// A call that is being sent, and then waits for its answer. Whoever drops it before they have said how it ended has
+/// given the call up: a deadline further out was shorter than the call's own.
+///
+/// That happens on connections that are fine. But if nothing at all has been answered over this one since, it may be
+/// dead, and nobody else would ever notice as long as all callers give up early.
+pub(crate) struct Sending<'a> {
+    lane: &'a Lane,
+    mark: Mark,
+    /// How many answers there had been before it.
+    before: u64,
+    ended: bool,
+}
+
+impl Sending<'_> {
+    /// The server said something to it.
+    pub(crate) fn answered(mut self) {
+        self.mark.answers.fetch_add(1, Ordering::Relaxed);
+        self.ended = true;
+    }
+
+    /// The server said that it is not the one to ask: by now its name may stand for another.
+    pub(crate) fn answered_by_a_replica(self) {
+        let (lane, number) = (self.lane, self.mark.number);
+        self.answered();
+        lane.leave(number);
+    }
+
+    /// The connection ended, or no answer came for as long as the store waits for one.
+    pub(crate) fn lost(mut self) {
+        self.lane.suspect(self.mark.number);
+        self.ended = true;
+    }
+}
+
+impl Drop for Sending<'_> {
+    fn drop(&mut self) {
+        if !self.ended && self.mark.answers.load(Ordering::Relaxed) == self.before {
+            self.lane.suspect(self.mark.number);
+        }
+    }
 }
 
 impl Lane {
@@ -104,7 +154,7 @@ impl Lane {
     pub(crate) async fn connection(
         self: &Arc<Self>,
         deadline: Instant,
-    ) -> Result<(MultiplexedConnection, u64), Fault> {
+    ) -> Result<(MultiplexedConnection, Mark), Fault> {
         // Whoever has waited for an attempt is told how it went, and does not start the next one.
         let mut waited = false;
         loop {
@@ -112,7 +162,7 @@ impl Lane {
                 let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
                 match &*state {
                     State::Live(live) if live.seen == self.disconnects.load(Ordering::Relaxed) => {
-                        return Ok(((*live.pooled).clone(), live.number));
+                        return Ok(((*live.pooled).clone(), live.mark.clone()));
                     }
                     State::Connecting(done) => done.clone(),
                     State::Down { until, error, .. } if waited || now() < *until => {
@@ -130,6 +180,12 @@ impl Lane {
         }
     }
 
+    /// A call is about to be sent over the connection with this mark.
+    pub(crate) fn sending(&self, mark: Mark) -> Sending<'_> {
+        let before = mark.answers.load(Ordering::Relaxed);
+        Sending { lane: self, mark, before, ended: false }
+    }
+
     /// Connects in a task of its own: a caller that gives up does not stop it.
     fn start_connecting(self: &Arc<Self>, state: &mut State) -> watch::Receiver<()> {
         let (sender, receiver) = watch::channel(());
@@ -143,7 +199,8 @@ impl Lane {
             let seen = lane.disconnects.load(Ordering::Relaxed);
             let next = match lane.pool.get().await {
                 Ok(pooled) => {
-                    State::Live(Live { pooled, number: lane.made.fetch_add(1, Ordering::Relaxed), seen })
+                    let number = lane.made.fetch_add(1, Ordering::Relaxed);
+                    State::Live(Live { pooled, mark: Mark { number, answers: Arc::default() }, seen })
                 }
                 Err(problem) => State::Down {
                     until: in_future(lane.backoff.after(failures)),
@@ -172,13 +229,13 @@ impl Lane {
     }
 
     /// Something went wrong on it: whoever comes next finds out whether it is still good.
-    pub(crate) fn suspect(&self, number: u64) {
+    fn suspect(&self, number: u64) {
         // Back into the pool, which checks it.
         drop(self.remove(number));
     }
 
     /// It is good, but leads to a server that its name may no longer stand for: only a new one finds out.
-    pub(crate) fn leave(&self, number: u64) {
+    fn leave(&self, number: u64) {
         if let Some(live) = self.remove(number) {
             drop(Connection::take(live.pooled));
         }
@@ -187,7 +244,7 @@ impl Lane {
     /// The connection, unless another has taken its place meanwhile.
     fn remove(&self, number: u64) -> Option<Live> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if !matches!(&*state, State::Live(live) if live.number == number) {
+        if !matches!(&*state, State::Live(live) if live.mark.number == number) {
             return None;
         }
         match std::mem::replace(&mut *state, State::Empty) {

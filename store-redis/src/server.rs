@@ -89,11 +89,12 @@ impl Server {
     /// Sends a command and waits for its answer, but not longer than until `deadline`.
     pub(crate) async fn send(&self, command: &Cmd, asking: bool, deadline: Instant) -> Result<Value, Fault> {
         let lane = self.lane();
-        let (mut connection, number) = lane.connection(deadline).await?;
+        let (mut connection, mark) = lane.connection(deadline).await?;
         if now() >= deadline {
             let message = format!("redis at {} was not asked: no time was left", self.name);
             return Err(Fault::NotSent(StoreError::new(ErrorKind::Timeout, message)));
         }
+        let sending = lane.sending(mark);
         let answer = async {
             if !asking {
                 return connection.send_packed_command(command).await;
@@ -109,19 +110,17 @@ impl Server {
             Ok(Ok(value)) => value.extract_error(),
             Ok(Err(error)) => Err(error),
             Err(_) => {
-                lane.suspect(number);
+                sending.lost();
                 return Err(Fault::Lost(self.too_late()));
             }
         };
-        answer.map_err(|error| {
-            let fault = error::after_sending(error, &self.name);
-            match fault {
-                Fault::Lost(_) => lane.suspect(number),
-                Fault::Refused(error::Refusal::ReadOnly(_)) => lane.leave(number),
-                _ => {}
-            }
-            fault
-        })
+        let answer = answer.map_err(|error| error::after_sending(error, &self.name));
+        match &answer {
+            Err(Fault::Lost(_)) => sending.lost(),
+            Err(Fault::Refused(error::Refusal::ReadOnly(_))) => sending.answered_by_a_replica(),
+            _ => sending.answered(),
+        }
+        answer
     }
 
     fn too_late(&self) -> StoreError {
