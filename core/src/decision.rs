@@ -59,6 +59,25 @@ pub enum Outcome {
     Barred,
 }
 
+impl Outcome {
+    /// A word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::NeverFits => "never-fits",
+            Self::LeaseLost => "lease-lost",
+            Self::Barred => "barred",
+        }
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// Whether one charge may pass, and what its caller can do about it.
 ///
 /// A denial is an answer, not an error. What nobody looks at is not computed: a decision keeps raw

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate_core::StoreError;
 
-use crate::server::Backoff;
+use crate::lane::Backoff;
 use crate::settings::Settings;
 use crate::store::RedisStore;
 use crate::topology::Topology;

@@ -52,7 +52,7 @@
 //! - `config`, `url`: what users say; `store`: the seam
 //! - `take`, `decide`: requests to script calls and back; `scripts/*.lua`: what runs on the server
 //! - `spread`: requests over several places; `snapshot`: export and merge
-//! - `topology`: which server a key lives on; `server`: its connections; `error`: what goes wrong there
+//! - `topology`: which server a key lives on; `server`, `lane`: its connections; `error`: what goes wrong there
 //! - `key`, `script`, `call`, `reply`, `flow_value`, `settings`: what these are made of
 
 mod call;
@@ -61,6 +61,7 @@ mod decide;
 mod error;
 mod flow_value;
 mod key;
+mod lane;
 mod reply;
 mod script;
 mod server;

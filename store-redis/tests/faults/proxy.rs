@@ -1,4 +1,4 @@
-//! Between a store and its server: forwards what is said, until it is told to keep an answer for itself.
+//! Between a store and its server: forwards what is said, until it is told to keep an answer for itself, or everything.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -26,6 +26,8 @@ struct Shared {
     open: AtomicUsize,
     /// How many it has made.
     made: AtomicUsize,
+    /// Connections made before this many stay open, and nothing comes through them any more.
+    silenced: AtomicUsize,
 }
 
 impl Proxy {
@@ -37,14 +39,15 @@ impl Proxy {
             cut: broadcast::channel(1).0,
             open: AtomicUsize::new(0),
             made: AtomicUsize::new(0),
+            silenced: AtomicUsize::new(0),
         });
         let (all, address) = (Arc::clone(&shared), redis.address());
         let task = tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
                 let Ok(server) = TcpStream::connect(&address).await else { continue };
-                all.made.fetch_add(1, Ordering::SeqCst);
+                let number = all.made.fetch_add(1, Ordering::SeqCst);
                 all.open.fetch_add(1, Ordering::SeqCst);
-                tokio::spawn(forward(client, server, Arc::clone(&all)));
+                tokio::spawn(forward(number, client, server, Arc::clone(&all)));
             }
         });
         Self { port, shared, task }
@@ -69,6 +72,12 @@ impl Proxy {
         let _ = self.shared.cut.send(());
     }
 
+    /// As if the network had parted: the connections that there are stay open, and nothing comes through them any more,
+    /// in either direction. New ones are fine.
+    pub(crate) fn silence(&self) {
+        self.shared.silenced.store(self.made(), Ordering::SeqCst);
+    }
+
     /// How many connections the store has not closed on its side.
     pub(crate) fn open(&self) -> usize {
         self.shared.open.load(Ordering::SeqCst)
@@ -86,13 +95,19 @@ impl Drop for Proxy {
     }
 }
 
-async fn forward(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
+impl Shared {
+    fn is_silenced(&self, number: usize) -> bool {
+        number < self.silenced.load(Ordering::SeqCst)
+    }
+}
+
+async fn forward(number: usize, client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
     let mut cut = shared.cut.subscribe();
     let (mut questions, mut to_client) = client.into_split();
     let (answers, to_server) = server.into_split();
-    let asking = tokio::spawn(pass(questions, to_server));
+    let asking = tokio::spawn(pass(number, questions, to_server, Arc::clone(&shared)));
     tokio::select! {
-        () = answer(answers, &mut to_client, &shared.swallow) => {}
+        () = answer(number, answers, &mut to_client, &shared) => {}
         _ = cut.recv() => {}
     }
     // Nothing more for the store; then it is waited for until it has hung up as well.
@@ -103,10 +118,15 @@ async fn forward(client: TcpStream, server: TcpStream, shared: Arc<Shared>) {
 }
 
 /// Until the store hangs up.
-async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> OwnedReadHalf {
+async fn pass(
+    number: usize,
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    shared: Arc<Shared>,
+) -> OwnedReadHalf {
     let mut bytes = vec![0; 65_536];
     while let Ok(length @ 1..) = from.read(&mut bytes).await {
-        if to.write_all(&bytes[..length]).await.is_err() {
+        if !shared.is_silenced(number) && to.write_all(&bytes[..length]).await.is_err() {
             break;
         }
     }
@@ -114,10 +134,13 @@ async fn pass(mut from: OwnedReadHalf, mut to: OwnedWriteHalf) -> OwnedReadHalf 
 }
 
 /// Until the server hangs up, or an answer is to be swallowed.
-async fn answer(mut from: OwnedReadHalf, to: &mut OwnedWriteHalf, swallow: &AtomicBool) {
+async fn answer(number: usize, mut from: OwnedReadHalf, to: &mut OwnedWriteHalf, shared: &Shared) {
     let mut bytes = vec![0; 65_536];
     while let Ok(length @ 1..) = from.read(&mut bytes).await {
-        if swallow.swap(false, Ordering::SeqCst) || to.write_all(&bytes[..length]).await.is_err() {
+        if shared.is_silenced(number) {
+            continue;
+        }
+        if shared.swallow.swap(false, Ordering::SeqCst) || to.write_all(&bytes[..length]).await.is_err() {
             break;
         }
     }

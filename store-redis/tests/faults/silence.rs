@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use tokio::task::JoinSet;
 use tollgate_conformance::servers::Redis;
 use tollgate_core::{Effect, ErrorKind, Limiter, Request, Run, Store, Time};
 use tollgate_store_redis::{Config, RedisStore};
 
 use crate::expect::{KEY, assert_discreet, assert_error, daily, in_time, until, used};
+use crate::proxy::Proxy;
 
 const TOO_LATE: (ErrorKind, Effect) = (ErrorKind::Timeout, Effect::Unknown);
 
@@ -137,6 +139,68 @@ async fn a_long_batch_has_one_deadline() {
     assert!((1..batch.len()).contains(&sent), "the first part was sent, the last was not: {sent}");
     let used = usize::try_from(used(&limiter, &limit).await).expect("few");
     assert!(used <= sent, "{used} are counted, and only {sent} were said to be perhaps");
+}
+
+/// A limiter over one connection through a proxy. Calls of its own would wait for longer than any caller here does.
+async fn behind(proxy: &Proxy) -> Limiter<RedisStore> {
+    let config = Config::new(proxy.url())
+        .connections(1)
+        .call_timeout(Duration::from_secs(600))
+        .connect_timeout(Duration::from_millis(500))
+        .reconnect_backoff(Duration::ZERO, Duration::ZERO);
+    let limiter = Limiter::new(config.must_be_there().connect().await.expect("a server"));
+    warm(&limiter).await;
+    limiter
+}
+
+/// Nobody waits until the store itself would give up, so it learns from those who go that nothing comes any more.
+#[tokio::test]
+async fn callers_that_give_up_early_leave_no_dead_connection_behind() {
+    let redis = Redis::start(&[]).await;
+    let proxy = Proxy::to(&redis).await;
+    let limiter = behind(&proxy).await;
+    assert_eq!(proxy.made(), 1);
+    let limit = daily(10_000);
+    proxy.silence();
+    let mut tries = 0;
+    let hurried = async || tokio::time::timeout(Duration::from_millis(20), limiter.check(&limit, KEY)).await;
+    while !matches!(hurried().await, Ok(Ok(_))) {
+        tries += 1;
+        // Twenty times as many as it takes until the connection has been found out.
+        assert!(tries < 500, "the connection is still in use");
+    }
+    assert!(tries > 0, "the connection was not silent");
+    assert!(proxy.made() > 1, "nothing came through the first");
+    answers_belong_to_their_callers(&limiter).await;
+}
+
+/// How often the server was asked whether it is there.
+async fn pings(redis: &Redis) -> u64 {
+    let stats = redis.call(&["INFO", "commandstats"]).await.text();
+    let calls = |line: &str| line.strip_prefix("cmdstat_ping:calls=")?.split(',').next()?.parse().ok();
+    stats.lines().find_map(calls).unwrap_or(0)
+}
+
+/// Where answers keep coming, callers that go say nothing about the connection.
+#[tokio::test]
+async fn callers_that_give_up_on_a_busy_connection_do_not_put_it_in_doubt() {
+    let redis = Redis::start(&[]).await;
+    let proxy = Proxy::to(&redis).await;
+    let limiter = behind(&proxy).await;
+    let (limit, before) = (daily(10_000), pings(&redis).await);
+    for _ in 0..50 {
+        // All are sent before the first of them is answered; then the others are given up.
+        let calls = (0..20).map(|_| Box::pin(limiter.check(&limit, KEY)));
+        let (first, _, others) = in_time(select_all(calls)).await;
+        assert!(first.expect("a decision").is_allowed());
+        assert!(!others.is_empty());
+    }
+    let _ = in_time(limiter.check(&limit, KEY)).await.expect("a decision");
+    assert_eq!(
+        (proxy.made(), pings(&redis).await - before),
+        (1, 0),
+        "a connection that was fine was doubted"
+    );
 }
 
 #[tokio::test]

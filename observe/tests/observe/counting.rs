@@ -1,0 +1,125 @@
+//! Every event ends where the crate's table says.
+
+use std::time::Duration;
+
+use tollgate_core::{
+    BreakerState, Decision, ErrorKind, Event, FallbackReason, Observer, Outcome, RawDecision, Source,
+    StoreError,
+};
+use tollgate_observe::Metrics;
+
+use crate::recorded::{Recorded, recorded};
+use crate::{passing, refusing};
+
+fn after(events: &[Event<'_>]) -> Recorded {
+    let recorded = recorded(|| {
+        let metrics = Metrics::new();
+        for event in events {
+            metrics.observe(*event);
+        }
+    });
+    assert_eq!(recorded.undescribed, [""; 0], "metrics that nobody explains");
+    recorded
+}
+
+#[test]
+fn decisions_are_counted_by_limit_outcome_and_source() {
+    let (yes, no, guess) = (passing(Source::Store), refusing(Source::Store), refusing(Source::Fallback));
+    let told = after(&[
+        Event::Decided { limit: "a", decision: &yes },
+        Event::Decided { limit: "a", decision: &no },
+        Event::Decided { limit: "b", decision: &yes },
+        Event::Decided { limit: "a", decision: &yes },
+        Event::Decided { limit: "a", decision: &guess },
+    ]);
+    let a = |outcome, source| {
+        told.counter(&format!(
+            "tollgate_decisions_total{{limit=\"a\",outcome=\"{outcome}\",source=\"{source}\"}}"
+        ))
+    };
+    assert_eq!((a("allowed", "store"), a("denied", "store"), a("denied", "fallback")), (2, 1, 1));
+    assert_eq!(told.counter("tollgate_decisions_total{limit=\"b\",outcome=\"allowed\",source=\"store\"}"), 1);
+    assert_eq!(told.series().len(), 4, "{:?}", told.series());
+}
+
+#[test]
+fn every_outcome_and_source_has_a_word_of_its_own() {
+    use {Outcome as O, Source as S};
+    let told = recorded(|| {
+        let metrics = Metrics::new();
+        for outcome in [O::Allowed, O::Denied, O::NeverFits, O::LeaseLost, O::Barred] {
+            for source in [S::Store, S::Fallback, S::Policy, S::Switch, S::Shadow] {
+                let decision =
+                    Decision::from(RawDecision { outcome, source, ..passing(Source::Store).raw() });
+                metrics.observe(Event::Decided { limit: "a", decision: &decision });
+            }
+        }
+    });
+    assert_eq!(told.series().len(), 25, "{:?}", told.series());
+    assert!(told.series().iter().all(|series| told.counter(series) == 1), "{told:?}");
+}
+
+#[test]
+fn fallbacks_are_counted_by_limit_reason_and_source() {
+    let (guess, policy) = (passing(Source::Fallback), passing(Source::Policy));
+    let timeout = FallbackReason::Failed(ErrorKind::Timeout);
+    let told = after(&[
+        Event::FellBack { limit: "a", reason: timeout, decision: &guess },
+        Event::FellBack { limit: "a", reason: FallbackReason::NotAsked, decision: &guess },
+        Event::FellBack { limit: "a", reason: FallbackReason::NotAsked, decision: &guess },
+        Event::FellBack { limit: "a", reason: FallbackReason::Panicked, decision: &policy },
+    ]);
+    let a = |reason, source| {
+        told.counter(&format!(
+            "tollgate_fallbacks_total{{limit=\"a\",reason=\"{reason}\",source=\"{source}\"}}"
+        ))
+    };
+    assert_eq!((a("timeout", "fallback"), a("not-asked", "fallback"), a("panicked", "policy")), (1, 2, 1));
+    // The limiter tells the decision itself: not twice.
+    assert_eq!(told.series().len(), 3, "{:?}", told.series());
+}
+
+#[test]
+fn the_breaker_is_in_one_state_and_its_changes_are_counted() {
+    use BreakerState::{Closed, HalfOpen, Open};
+    let changes = [Open, HalfOpen, Open, HalfOpen, Closed, Open];
+    let told = after(&changes.map(|state| Event::BreakerChanged { state }));
+    let state = |state| told.gauge(&format!("tollgate_breaker_state{{state=\"{state}\"}}"));
+    let close = |value: f64, expected: f64| (value - expected).abs() < f64::EPSILON;
+    assert!(close(state("open"), 1.0) && close(state("closed"), 0.0) && close(state("half-open"), 0.0));
+    let changes = |state| told.counter(&format!("tollgate_breaker_changes_total{{state=\"{state}\"}}"));
+    assert_eq!((changes("open"), changes("half-open"), changes("closed")), (3, 2, 1));
+}
+
+#[test]
+fn handovers_add_up() {
+    let told = after(&[Event::HandedOver { keys: 7, lost: 0 }, Event::HandedOver { keys: 5, lost: 30 }]);
+    assert_eq!(told.counter("tollgate_handovers_total"), 2);
+    assert_eq!(told.counter("tollgate_handed_over_keys_total"), 12);
+    assert_eq!(told.counter("tollgate_handover_lost_total"), 30);
+}
+
+#[test]
+fn exchanges_are_timed_in_seconds() {
+    let took = Duration::from_millis(250);
+    let told = after(&[Event::Exchanged { keys: 3, took }, Event::Exchanged { keys: 4, took }]);
+    assert_eq!(told.histogram("tollgate_exchange_seconds"), [0.25, 0.25]);
+    assert_eq!(told.counter("tollgate_exchanged_keys_total"), 7);
+}
+
+#[test]
+fn calls_of_stores_are_timed_in_seconds_and_their_errors_counted_by_kind() {
+    let full = StoreError::new(ErrorKind::Full, "no room");
+    let late = StoreError::new(ErrorKind::Timeout, "too late");
+    let called = |millis, error| Event::StoreCalled { took: Duration::from_millis(millis), error };
+    let told = after(&[
+        called(500, None),
+        called(1_500, Some(&late)),
+        called(125, Some(&full)),
+        called(2_000, Some(&late)),
+    ]);
+    assert_eq!(told.histogram("tollgate_store_call_seconds"), [0.5, 1.5, 0.125, 2.0]);
+    assert_eq!(told.counter("tollgate_store_errors_total{kind=\"timeout\"}"), 2);
+    assert_eq!(told.counter("tollgate_store_errors_total{kind=\"full\"}"), 1);
+    assert_eq!(told.series().len(), 3, "{:?}", told.series());
+}

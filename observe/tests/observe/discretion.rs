@@ -1,0 +1,71 @@
+//! Keys appear in no label and in no line.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tollgate_core::{
+    Decision, ErrorKind, Event, FallbackReason, Limit, Limiter, ManualClock, Observer, Source, StoreError,
+};
+use tollgate_observe::{All, Log, Metrics};
+use tollgate_store_memory::MemoryStore;
+
+use crate::lines::lines;
+use crate::recorded::recorded;
+
+const KEY: &str = "somebody-in-particular";
+
+fn limits() -> [Limit; 5] {
+    let two = || Limit::per_hour(2);
+    [
+        two().build("bucket").expect("valid"),
+        two().fixed_window().build("window").expect("valid"),
+        two().sliding_log().build("log").expect("valid"),
+        two().queue(1).build("queue").expect("valid"),
+        Limit::concurrent(2).lease(Duration::from_secs(60)).build("leases").expect("valid"),
+    ]
+}
+
+/// Whatever a limiter does: it passes, is denied, never fits, and refuses what a limit cannot do. With the errors that
+/// came of it a guard would fall back, so that is told as well.
+fn use_everything(observer: &Arc<dyn Observer>) {
+    let clock = ManualClock::default();
+    let limiter = Limiter::with_clock(MemoryStore::new(), clock).observed_by(Arc::clone(observer));
+    let mut errors = vec![StoreError::new(ErrorKind::Timeout, "it did not answer in time")];
+    for limit in &limits() {
+        for _ in 0..4 {
+            let _ = limiter.check_now(limit, KEY);
+        }
+        let charges =
+            [limit.charge(KEY).cost(1_000), limit.charge(KEY).waiting_up_to(Duration::from_secs(1))];
+        errors.extend(charges.into_iter().filter_map(|charge| limiter.charge_now(charge).err()));
+    }
+    assert!(errors.len() > 1, "the store refused nothing");
+    for error in &errors {
+        observer.observe(Event::StoreCalled { took: Duration::ZERO, error: Some(error) });
+        let (limit, reason) = (limits()[0].clone(), FallbackReason::Failed(error.kind()));
+        let decision = &Decision::passing(&limit.charge(KEY), Source::Fallback);
+        observer.observe(Event::FellBack { limit: limit.name(), reason, decision });
+    }
+}
+
+#[test]
+fn no_key_is_a_label_or_in_a_line() {
+    let written = Mutex::new(Vec::new());
+    let told = recorded(|| {
+        *written.lock().expect("one thread") = lines(|| {
+            let both = All::new().and(Arc::new(Metrics::new())).and(Arc::new(Log::new()));
+            let observer: Arc<dyn Observer> = Arc::new(both);
+            use_everything(&observer);
+        });
+    });
+    let written = written.into_inner().expect("one thread");
+    // Both were told, and neither tells.
+    assert!(told.series().iter().any(|series| series.contains("never-fits")), "{:?}", told.series());
+    assert!(written.iter().any(|line| line.text.contains("never-fits")), "{written:?}");
+    for series in told.series() {
+        assert!(!series.contains(KEY), "{series}");
+    }
+    for line in written {
+        assert!(!line.text.contains(KEY), "{line:?}");
+    }
+}

@@ -1,0 +1,64 @@
+//! A subscriber that keeps the lines it is given.
+
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+/// One line.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) level: Level,
+    pub(crate) target: &'static str,
+    /// The message and the fields, as `name=value`.
+    pub(crate) text: String,
+}
+
+#[derive(Clone, Default)]
+struct Keeper {
+    lines: Arc<Mutex<Vec<Line>>>,
+}
+
+/// The lines that are written while `work` runs in this thread.
+pub(crate) fn lines(work: impl FnOnce()) -> Vec<Line> {
+    let keeper = Keeper::default();
+    tracing::subscriber::with_default(keeper.clone(), work);
+    keeper.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+impl Subscriber for Keeper {
+    fn enabled(&self, _: &Metadata<'_>) -> bool {
+        true
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut text = Text::default();
+        event.record(&mut text);
+        let (level, target) = (*event.metadata().level(), event.metadata().target());
+        let line = Line { level, target, text: text.0 };
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        unreachable!("nothing here opens spans")
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+
+    fn enter(&self, _: &Id) {}
+
+    fn exit(&self, _: &Id) {}
+}
+
+#[derive(Default)]
+struct Text(String);
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        write!(self.0, "{}={value:?} ", field.name()).expect("a string takes everything");
+    }
+}
