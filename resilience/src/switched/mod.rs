@@ -11,12 +11,14 @@ mod shadow;
 mod switches;
 
 use std::convert::Infallible;
+use std::pin::Pin;
 
 use tollgate_core::{
     Capability, Charge, Clock, Decision, Export, ImmediateStore, Key, Limit, Request, Run, RunVerdict,
     Snapshot, Store, StoreError, Time, Verdict,
 };
 
+use fate::Fate;
 use plan::{Answer, Plan};
 pub use shadow::ShadowReport;
 pub use switches::{KeyList, LimitMode, SwitchState, Switches};
@@ -48,6 +50,8 @@ pub struct Switched<S> {
     store: S,
     switches: Switches,
 }
+
+type PlannedVerdict<'a> = Pin<Box<dyn Future<Output = Result<Verdict, StoreError>> + Send + 'a>>;
 
 impl<S> Switched<S> {
     /// `store`, with switches of its own.
@@ -94,6 +98,26 @@ impl<S: Store> Switched<S> {
         Ok(told.into_verdicts().swap_remove(0))
     }
 
+    /// What happens to a charge; `None` if nothing is set.
+    #[inline]
+    fn fate(&self, charge: &Charge<'_>) -> Option<Fate> {
+        let settings = self.switches.settings()?;
+        Some(settings.fate(charge))
+    }
+
+    /// The verdict on a request; `None` if the store decides all of it. Boxed, so that futures are as small as the store's
+    /// where nothing is switched: whoever moves one copies it.
+    #[inline]
+    fn planned<'a>(&'a self, request: Request<'a>, now: Time) -> Option<PlannedVerdict<'a>> {
+        self.plan(request).map(|plan| Box::pin(self.decide_by(plan, now)) as PlannedVerdict<'a>)
+    }
+
+    async fn decide_by(&self, plan: Plan<'_>, now: Time) -> Result<Verdict, StoreError> {
+        let runs: Vec<_> = plan.runs().collect();
+        let answers = self.ask(&runs, now).await;
+        self.verdict(&plan, answers, now)
+    }
+
     async fn ask(&self, runs: &[Run<'_>], now: Time) -> Vec<Answer> {
         match runs {
             [] => Vec::new(),
@@ -101,6 +125,17 @@ impl<S: Store> Switched<S> {
             [run] if run.count() == 1 => vec![of_one(self.store.decide(run.request(), now).await)],
             runs => self.store.decide_batch(runs, now).await,
         }
+    }
+}
+
+impl<S: ImmediateStore> Switched<S> {
+    /// Apart from the usual case, which stays small.
+    #[inline(never)]
+    fn charge_by(&self, fate: &Fate, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
+        fate.unasked(charge).unwrap_or_else(|| {
+            let Ok(told) = fate.told::<Infallible>(charge, Ok(self.store.charge_now(charge, clock)));
+            told
+        })
     }
 }
 
@@ -116,15 +151,15 @@ impl<S: Store> Store for Switched<S> {
 
     #[inline]
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
-        let Some(plan) = self.plan(request) else { return self.store.decide(request, now).await };
-        let runs: Vec<_> = plan.runs().collect();
-        let answers = self.ask(&runs, now).await;
-        self.verdict(&plan, answers, now)
+        match self.planned(request, now) {
+            None => self.store.decide(request, now).await,
+            Some(verdict) => verdict.await,
+        }
     }
 
     #[inline]
     async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
-        let fate = self.switches.fate(charge);
+        let Some(fate) = self.fate(charge) else { return self.store.decide_one(charge, clock).await };
         match fate.unasked(charge) {
             Some(decision) => Ok(decision),
             None => fate.told(charge, self.store.decide_one(charge, clock).await),
@@ -183,11 +218,10 @@ impl<S: Store> Store for Switched<S> {
 impl<S: ImmediateStore> ImmediateStore for Switched<S> {
     #[inline]
     fn charge_now(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
-        let fate = self.switches.fate(charge);
-        fate.unasked(charge).unwrap_or_else(|| {
-            let Ok(told) = fate.told::<Infallible>(charge, Ok(self.store.charge_now(charge, clock)));
-            told
-        })
+        match self.switches.settings() {
+            None => self.store.charge_now(charge, clock),
+            Some(settings) => self.charge_by(&settings.fate(charge), charge, clock),
+        }
     }
 
     #[inline]

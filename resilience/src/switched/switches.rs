@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
-use tollgate_core::{Charge, Key, OwnedKey};
+use tollgate_core::{Key, OwnedKey};
 
-use super::fate::Fate;
 use super::settings::{Keys, Settings, Sought, Switch};
 use super::shadow::{ShadowReport, Watch};
 
@@ -221,12 +220,6 @@ impl Switches {
     #[inline]
     pub(super) fn settings(&self) -> Option<Guard<Arc<Settings>>> {
         self.0.any.load(Ordering::Acquire).then(|| self.0.settings.load())
-    }
-
-    /// What happens to a charge.
-    #[inline]
-    pub(super) fn fate(&self, charge: &Charge<'_>) -> Fate {
-        self.settings().map_or(Fate::Asked, |settings| settings.fate(charge))
     }
 
     fn change(&self, change: impl FnOnce(&mut Settings)) {
