@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
-use crate::charge::Charge;
+use crate::charge::{Action, Charge};
 use crate::time::{Time, nanos};
 
 /// Who decided.
@@ -222,6 +222,23 @@ impl Decision {
         self
     }
 
+    /// What the caller is told if the limit is only watched: it passes, at once and in full. Marked as
+    /// [`Source::Shadow`] if the limit had another answer, untouched otherwise.
+    pub fn watched(self, charge: &Charge<'_>) -> Self {
+        let part = matches!(charge.get_action(), Action::TakeUpTo) && self.granted < charge.get_cost();
+        if self.is_allowed() && self.wait == 0 && !part {
+            return self;
+        }
+        let (outcome, source) = (Outcome::Allowed, Source::Shadow);
+        Self { outcome, source, granted: charge.get_cost(), wait: 0, ..self }
+    }
+
+    /// It passes only because the limit is watched and not enforced: it would have been denied, told to wait, or given
+    /// less.
+    pub fn is_shadowed(&self) -> bool {
+        matches!(self.source, Source::Shadow)
+    }
+
     /// What there is, as told to a caller whose turn did not come in time.
     #[cfg(feature = "std")]
     pub(crate) fn denied_in_line(mut self) -> Self {
@@ -378,6 +395,27 @@ mod tests {
         let never = verdict([decision(Outcome::Denied, 0, 5), decision(Outcome::NeverFits, 0, 0)]);
         assert_eq!((never.tight_index(), never.retry_after()), (Some(1), None));
         assert_eq!(verdict([]).tight(), None);
+    }
+
+    #[test]
+    fn a_watched_charge_passes_at_once_and_in_full() {
+        let limit = crate::Limit::per_second(10).build("api").expect("valid");
+        let (take, part) = (limit.charge("a").cost(3), limit.charge("a").cost(3).action(Action::TakeUpTo));
+        let full: Decision = RawDecision { granted: 3, ..decision(Outcome::Allowed, 50, 0).raw() }.into();
+        assert_eq!((full.watched(&take), full.watched(&part)), (full, full), "nothing to change");
+        for (charge, other) in [
+            (take, decision(Outcome::Denied, 0, 7)),
+            (take, decision(Outcome::NeverFits, 0, 0)),
+            (take, decision(Outcome::Allowed, 0, 7)),
+            (part, decision(Outcome::Allowed, 0, 0)),
+            (take.action(Action::Renew), decision(Outcome::LeaseLost, 0, 0)),
+        ] {
+            let told = other.watched(&charge);
+            assert!(told.is_allowed() && told.is_shadowed() && !other.is_shadowed(), "{other:?}");
+            assert_eq!((told.granted(), told.start_after(), told.retry_after()), (3, Duration::ZERO, None));
+        }
+        let renewed = decision(Outcome::Allowed, 0, 0);
+        assert_eq!(renewed.watched(&take.action(Action::Renew)), renewed, "it grants what is held");
     }
 
     #[test]
