@@ -162,3 +162,64 @@ impl Lanes {
         self.busy.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate_core::{Limit, OwnedRequest};
+
+    const NOW: Time = Time::from_secs(1_790_000_000);
+
+    fn arrive(lanes: &Lanes, number: u64, now: Time) -> Arrival {
+        let limit = Limit::per_hour(10).build("api").expect("valid");
+        let waiting = || Waiting { request: OwnedRequest::from(&limit.charge("a")), now };
+        lanes.arrive(number, &Settings::default(), &now, waiting)
+    }
+
+    fn alone(lanes: &Lanes, number: u64, now: Time) -> Ticket {
+        match arrive(lanes, number, now) {
+            Arrival::Alone(ticket) => ticket,
+            Arrival::Wait(..) => panic!("nobody is under way"),
+        }
+    }
+
+    #[test]
+    fn idle_lanes_are_not_remembered() {
+        let (lanes, settings) = (Lanes::default(), Settings::default());
+        let tickets: Vec<_> = (0..1_000).map(|number| alone(&lanes, number, NOW)).collect();
+        assert_eq!(lanes.lock().len(), 1_000);
+        for ticket in &tickets[1..] {
+            assert!(lanes.end(ticket, &settings, &NOW).is_none(), "nobody waits");
+        }
+        assert_eq!(lanes.lock().len(), 1);
+        let Arrival::Wait(_waiter, None) = arrive(&lanes, 0, NOW) else { panic!("one is under way") };
+        let next = lanes.end(&tickets[0], &settings, &NOW).expect("somebody waits");
+        let (next, gathering) = lanes.next(&next, &settings, &NOW).expect("the same somebody");
+        gathering.dismiss();
+        assert_eq!(lanes.lock().len(), 1);
+        assert!(lanes.next(&next, &settings, &NOW).is_none());
+        assert_eq!(lanes.lock().len(), 0);
+    }
+
+    #[test]
+    fn a_lane_does_not_keep_more_calls_than_it_should_because_one_was_overtaken() {
+        let (lanes, settings) = (Lanes::default(), Settings::default());
+        let slow = alone(&lanes, 0, NOW);
+        let late = NOW + settings.patience;
+        let overtakes = alone(&lanes, 0, late);
+        let Arrival::Wait(_waiter, None) = arrive(&lanes, 0, late) else { panic!("one is under way") };
+        assert!(lanes.end(&slow, &settings, &late).is_none(), "the younger call is the one to wait for");
+        assert!(lanes.end(&overtakes, &settings, &late).is_some());
+    }
+
+    #[test]
+    fn nobody_is_left_behind_by_a_call_that_nothing_can_follow() {
+        let (lanes, settings) = (Lanes::default(), Settings::default());
+        let hangs = alone(&lanes, 0, NOW);
+        let ends = alone(&lanes, 0, NOW + settings.patience);
+        let Arrival::Wait(_waiter, None) = arrive(&lanes, 0, NOW) else { panic!("one is under way") };
+        assert_eq!(lanes.give_up(&ends).len(), 1, "the other call has been overtaken");
+        assert!(lanes.give_up(&hangs).is_empty());
+        assert_eq!(lanes.lock().len(), 0);
+    }
+}
