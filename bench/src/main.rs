@@ -35,7 +35,6 @@ mod subject;
 mod tollgate;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use measure::Plan;
 
@@ -52,7 +51,7 @@ usage: tollgate-bench memory [--rounds N] [--quick]
 
 enum Command {
     Memory(Plan),
-    Redis(redis::Options),
+    Redis(Plan, Option<String>),
 }
 
 fn main() -> ExitCode {
@@ -61,8 +60,8 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let done = match command {
-        Command::Memory(plan) => memory::run(&plan),
-        Command::Redis(options) => redis::run(options),
+        Command::Memory(plan) => memory::run(plan),
+        Command::Redis(plan, server) => redis::run(plan, server),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -85,13 +84,10 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
             _ => return None,
         }
     }
-    let rounds = rounds.unwrap_or(if quick { 3 } else { 7 });
+    let plan = Plan { rounds: rounds.unwrap_or(if quick { 3 } else { 7 }), quick };
     match subcommand.as_str() {
-        "memory" => {
-            let lap = Duration::from_millis(if quick { 20 } else { 100 });
-            Some(Command::Memory(Plan { rounds, lap }))
-        }
-        "redis" => Some(Command::Redis(redis::Options { rounds, quick, server })),
+        "memory" => Some(Command::Memory(plan)),
+        "redis" => Some(Command::Redis(plan, server)),
         _ => None,
     }
 }
