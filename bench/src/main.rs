@@ -5,21 +5,24 @@
 //!
 //! # Layout
 //!
-//! Of both subcommands:
+//! Of all subcommands:
 //!
 //! - `report`: the table and the claim lines
 //! - `keys`: the keys that subjects are asked about
 //! - `crowding`: whether other programs were in the way
+//! - `measure`: threads, rounds, and which of them count
 //!
 //! Of `memory`, the limiters that keep their state in this process:
 //!
 //! - `memory`: which subjects, which workloads, which claims
-//! - `measure`: threads, rounds, and which of them count
 //! - `subject`: what is measured
 //! - `tollgate`, `floor`, `peers`: the subjects
 //! - `alloc`: counts live bytes, for the memory a key takes
 //!
 //! Of `redis`, the limiters that keep their state in Redis: `redis`, with a layout of its own.
+//!
+//! Of `resilience`, Tollgate's wrappers around stores, by the means of the other two: `resilience`, with a
+//! layout of its own.
 
 mod alloc;
 mod crowding;
@@ -31,6 +34,7 @@ mod memory;
 mod peers;
 mod redis;
 mod report;
+mod resilience;
 mod subject;
 mod tollgate;
 
@@ -41,9 +45,12 @@ use measure::Plan;
 const USAGE: &str = "\
 usage: tollgate-bench memory [--rounds N] [--quick]
        tollgate-bench redis [--rounds N] [--quick] [--server URL]
+       tollgate-bench resilience [--rounds N] [--quick]
 
   memory        compare the limiters that keep their state in this process
   redis         compare the limiters that keep their state in Redis
+  resilience    compare stores with and without what is wrapped around them, on Redis servers
+                that are started for the run, and killed
   --rounds N    rounds per workload (7; 3 with --quick)
   --quick       a short run, to see that everything works; its figures are rough
   --server URL  not a redis-server started for the run, but this one, which should have nothing
@@ -52,6 +59,7 @@ usage: tollgate-bench memory [--rounds N] [--quick]
 enum Command {
     Memory(Plan),
     Redis(Plan, Option<String>),
+    Resilience(Plan),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +70,7 @@ fn main() -> ExitCode {
     let done = match command {
         Command::Memory(plan) => memory::run(plan),
         Command::Redis(plan, server) => redis::run(plan, server),
+        Command::Resilience(plan) => resilience::run(plan),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -88,6 +97,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
     match subcommand.as_str() {
         "memory" => Some(Command::Memory(plan)),
         "redis" => Some(Command::Redis(plan, server)),
+        "resilience" => Some(Command::Resilience(plan)),
         _ => None,
     }
 }
