@@ -102,6 +102,17 @@ pub(crate) async fn everybody_moves() {
     }
 }
 
+/// What a task came to, which does not hang.
+pub(crate) async fn done<T>(task: tokio::task::JoinHandle<T>) -> T {
+    for _ in 0..20 {
+        if !task.is_finished() {
+            everybody_moves().await;
+        }
+    }
+    assert!(task.is_finished(), "somebody waits for ever");
+    task.await.expect("no panic")
+}
+
 /// What is asked, in short.
 fn told(request: Request<'_>) -> String {
     let charge = |charge: &Charge<'_>| {
