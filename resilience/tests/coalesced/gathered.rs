@@ -2,7 +2,7 @@
 
 use tollgate_core::{Action, Decision, ErrorKind, Key, Limit, OperationId, Request, Store, StoreError};
 
-use crate::scripted::{NOW, Stand, at, done, everybody_moves, left};
+use crate::scripted::{NOW, Stand, at, done, everybody_moves, left, soon};
 
 fn limit(count: u32) -> Limit {
     Limit::per_hour(count).build("api").expect("valid")
@@ -39,7 +39,7 @@ async fn equal_checks_are_two_calls_however_many() {
 async fn nobody_waits_where_no_call_is_under_way() {
     let (stand, limit) = (Stand::holding([]), limit(60));
     for _ in 0..3 {
-        let told = stand.store.decide_one(&limit.charge("a"), &NOW).await;
+        let told = soon(stand.store.decide_one(&limit.charge("a"), &NOW)).await;
         assert!(told.expect("an answer").is_allowed());
     }
     assert_eq!(stand.calls(), [["alone a:1"], ["alone a:1"], ["alone a:1"]]);
@@ -138,8 +138,8 @@ async fn lanes_do_not_wait_for_each_other() {
     assert!(done(other).await.expect("an answer").is_allowed());
     assert!(!held.is_finished() && !waits.is_finished());
     let across = [limit.charge(Key::new("", "c")), limit.charge(Key::new("other", "c"))];
-    assert!(stand.store.decide(Request::new(&across), NOW).await.expect("an answer").is_allowed());
-    assert!(stand.store.decide(Request::new(&[]), NOW).await.expect("an answer").is_allowed());
+    assert!(soon(stand.store.decide(Request::new(&across), NOW)).await.expect("an answer").is_allowed());
+    assert!(soon(stand.store.decide(Request::new(&[]), NOW)).await.expect("an answer").is_allowed());
     assert_eq!(stand.calls(), [["alone a:1"], ["alone a:1"], ["alone c:1+c:1"], ["alone "]]);
     stand.let_go(0);
     assert!(done(held).await.is_ok() && done(waits).await.is_ok());
@@ -172,8 +172,8 @@ async fn what_cannot_be_decided_is_refused_before_it_gathers() {
     let first = stand.check(&limit, "first".into(), 1).await;
     let charge = limit.charge("a").action(Action::Renew);
     let refused = |told: Option<StoreError>| told.is_some_and(|told| told.kind() == ErrorKind::Unsupported);
-    assert!(refused(stand.store.decide_one(&charge, &NOW).await.err()));
-    assert!(refused(stand.store.decide(Request::new(&[charge]), NOW).await.err()));
+    assert!(refused(soon(stand.store.decide_one(&charge, &NOW)).await.err()));
+    assert!(refused(soon(stand.store.decide(Request::new(&[charge]), NOW)).await.err()));
     stand.let_go(0);
     assert!(done(first).await.is_ok());
     assert_eq!(stand.calls(), [["alone first:1"]]);

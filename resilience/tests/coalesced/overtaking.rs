@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::{Limit, Store};
 
-use crate::scripted::{NOW, Stand, done, everybody_moves};
+use crate::scripted::{NOW, Stand, done, everybody_moves, soon};
 
 const PATIENCE: Duration = Duration::from_millis(10);
 
@@ -24,7 +24,7 @@ async fn an_arrival_overtakes_a_call_that_takes_too_long() {
     assert_eq!(stand.calls()[1..], [["1×b:1", "1×c:1"]]);
     assert!(done(waits).await.is_ok() && done(overtakes).await.is_ok());
     // What was overtaken is not waited for again.
-    assert!(stand.store.decide_one(&limit.charge("d"), &NOW).await.is_ok());
+    assert!(soon(stand.store.decide_one(&limit.charge("d"), &NOW)).await.is_ok());
     assert_eq!(stand.calls()[2..], [["alone d:1"]]);
     assert!(!hangs.is_finished());
     stand.let_go(0);
@@ -69,7 +69,7 @@ async fn patience_can_be_set() {
     let (stand, limit) = (Stand::holding([0]), limit());
     let stand = Stand { store: stand.store.clone().patience(Duration::ZERO), ..stand };
     let hangs = stand.check(&limit, "a".into(), 1).await;
-    assert!(stand.store.decide_one(&limit.charge("b"), &NOW).await.is_ok(), "at once");
+    assert!(soon(stand.store.decide_one(&limit.charge("b"), &NOW)).await.is_ok(), "at once");
     stand.let_go(0);
     everybody_moves().await;
     assert!(hangs.is_finished());
