@@ -2,7 +2,7 @@
 
 use tollgate_core::{Action, Decision, ErrorKind, Key, Limit, OperationId, Request, Store, StoreError};
 
-use crate::scripted::{NOW, Stand, at, everybody_moves, left};
+use crate::scripted::{NOW, Stand, at, done, everybody_moves, left, soon};
 
 fn limit(count: u32) -> Limit {
     Limit::per_hour(count).build("api").expect("valid")
@@ -17,10 +17,10 @@ async fn behind_one(stand: &Stand, limit: &Limit, checks: &[(&str, u32)]) -> Vec
     }
     assert_eq!(stand.calls(), [["alone first:1"]], "those who come later wait");
     stand.let_go(0);
-    assert!(first.await.expect("no panic").expect("an answer").is_allowed());
+    assert!(done(first).await.expect("an answer").is_allowed());
     let mut told = Vec::new();
     for task in tasks {
-        told.push(task.await.expect("no panic").expect("an answer"));
+        told.push(done(task).await.expect("an answer"));
     }
     told
 }
@@ -39,7 +39,7 @@ async fn equal_checks_are_two_calls_however_many() {
 async fn nobody_waits_where_no_call_is_under_way() {
     let (stand, limit) = (Stand::holding([]), limit(60));
     for _ in 0..3 {
-        let told = stand.store.decide_one(&limit.charge("a"), &NOW).await;
+        let told = soon(stand.store.decide_one(&limit.charge("a"), &NOW)).await;
         assert!(told.expect("an answer").is_allowed());
     }
     assert_eq!(stand.calls(), [["alone a:1"], ["alone a:1"], ["alone a:1"]]);
@@ -59,7 +59,7 @@ async fn several_calls_may_be_under_way() {
     assert_eq!(stand.calls()[2..], [["1×c:1", "1×d:1"]]);
     stand.let_go(0);
     for task in tasks {
-        assert!(task.await.expect("no panic").expect("an answer").is_allowed());
+        assert!(done(task).await.expect("an answer").is_allowed());
     }
 }
 
@@ -87,7 +87,8 @@ async fn requests_of_several_charges_merge_only_if_nobody_came_between() {
     let (stand, limit) = (Stand::holding([0]), limit(10));
     let first = stand.check(&limit, "first".into(), 1).await;
     let mut tasks = Vec::new();
-    for keys in [["a", "b"], ["a", "b"], ["a", "c"], ["a", "b"], ["d", "e"], ["a", "b"], ["b", "a"]] {
+    let both = ["a", "b"];
+    for keys in [both, both, ["a", "c"], both, ["d", "e"], both, ["f", "b"], both, ["b", "a"]] {
         let (store, limit) = (stand.store.clone(), limit.clone());
         tasks.push(tokio::spawn(async move {
             store.decide(Request::new(&keys.map(|key| limit.charge(key))), NOW).await
@@ -97,12 +98,13 @@ async fn requests_of_several_charges_merge_only_if_nobody_came_between() {
     stand.let_go(0);
     let mut remaining = Vec::new();
     for task in tasks {
-        let verdict = task.await.expect("no panic").expect("an answer");
+        let verdict = done(task).await.expect("an answer");
         remaining.push(verdict.decisions()[0].remaining());
     }
-    assert_eq!(stand.calls()[1], ["2×a:1+b:1", "1×a:1+c:1", "2×a:1+b:1", "1×d:1+e:1", "1×b:1+a:1"]);
-    assert_eq!(remaining, [9, 8, 7, 6, 9, 5, 5]);
-    assert!(first.await.expect("no panic").is_ok());
+    let runs = ["2×a:1+b:1", "1×a:1+c:1", "2×a:1+b:1", "1×d:1+e:1", "1×f:1+b:1", "1×a:1+b:1", "1×b:1+a:1"];
+    assert_eq!(stand.calls()[1], runs);
+    assert_eq!(remaining, [9, 8, 7, 6, 9, 5, 9, 4, 3]);
+    assert!(done(first).await.is_ok());
 }
 
 #[tokio::test]
@@ -120,11 +122,11 @@ async fn named_operations_do_not_merge_and_are_executed_once() {
     }
     stand.let_go(0);
     for task in tasks {
-        assert!(task.await.expect("no panic").expect("an answer").is_allowed());
+        assert!(done(task).await.expect("an answer").is_allowed());
     }
     assert_eq!(stand.calls()[1], ["1×a:4", "1×a:4", "1×a:4"]);
     assert_eq!(left(&stand, &limit, "a").await, 2, "two operations, one of them told twice");
-    assert!(first.await.expect("no panic").is_ok());
+    assert!(done(first).await.is_ok());
 }
 
 #[tokio::test]
@@ -133,14 +135,14 @@ async fn lanes_do_not_wait_for_each_other() {
     let held = stand.check(&limit, Key::new("", "a"), 1).await;
     let waits = stand.check(&limit, Key::new("", "b"), 1).await;
     let other = stand.check(&limit, Key::new("other", "a"), 1).await;
-    assert!(other.await.expect("no panic").expect("an answer").is_allowed());
+    assert!(done(other).await.expect("an answer").is_allowed());
     assert!(!held.is_finished() && !waits.is_finished());
     let across = [limit.charge(Key::new("", "c")), limit.charge(Key::new("other", "c"))];
-    assert!(stand.store.decide(Request::new(&across), NOW).await.expect("an answer").is_allowed());
-    assert!(stand.store.decide(Request::new(&[]), NOW).await.expect("an answer").is_allowed());
+    assert!(soon(stand.store.decide(Request::new(&across), NOW)).await.expect("an answer").is_allowed());
+    assert!(soon(stand.store.decide(Request::new(&[]), NOW)).await.expect("an answer").is_allowed());
     assert_eq!(stand.calls(), [["alone a:1"], ["alone a:1"], ["alone c:1+c:1"], ["alone "]]);
     stand.let_go(0);
-    assert!(held.await.expect("no panic").is_ok() && waits.await.expect("no panic").is_ok());
+    assert!(done(held).await.is_ok() && done(waits).await.is_ok());
 }
 
 #[tokio::test]
@@ -158,10 +160,10 @@ async fn those_who_go_together_are_decided_as_of_the_latest_time() {
     }
     stand.let_go(0);
     for task in tasks {
-        let verdict = task.await.expect("no panic").expect("an answer");
+        let verdict = done(task).await.expect("an answer");
         assert_eq!(verdict.decided_at().nanos(), NOW.nanos() + 900);
     }
-    assert!(first.await.expect("no panic").is_ok());
+    assert!(done(first).await.is_ok());
 }
 
 #[tokio::test]
@@ -170,10 +172,10 @@ async fn what_cannot_be_decided_is_refused_before_it_gathers() {
     let first = stand.check(&limit, "first".into(), 1).await;
     let charge = limit.charge("a").action(Action::Renew);
     let refused = |told: Option<StoreError>| told.is_some_and(|told| told.kind() == ErrorKind::Unsupported);
-    assert!(refused(stand.store.decide_one(&charge, &NOW).await.err()));
-    assert!(refused(stand.store.decide(Request::new(&[charge]), NOW).await.err()));
+    assert!(refused(soon(stand.store.decide_one(&charge, &NOW)).await.err()));
+    assert!(refused(soon(stand.store.decide(Request::new(&[charge]), NOW)).await.err()));
     stand.let_go(0);
-    assert!(first.await.expect("no panic").is_ok());
+    assert!(done(first).await.is_ok());
     assert_eq!(stand.calls(), [["alone first:1"]]);
 }
 

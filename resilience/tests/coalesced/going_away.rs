@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use tollgate_core::{Limit, Store};
 
-use crate::scripted::{NOW, Stand, everybody_moves, left};
+use crate::scripted::{NOW, Stand, done, everybody_moves, left, soon};
 
 fn limit() -> Limit {
     Limit::per_hour(100).build("api").expect("valid")
@@ -18,7 +18,7 @@ async fn one_that_went_alone() {
     let alone = stand.check(&limit, "a".into(), 1).await;
     let waits = stand.check(&limit, "b".into(), 1).await;
     alone.abort();
-    assert!(waits.await.expect("no panic").expect("an answer").is_allowed());
+    assert!(done(waits).await.expect("an answer").is_allowed());
     assert_eq!(stand.calls(), [["alone a:1"], ["1×b:1"]]);
 }
 
@@ -31,9 +31,9 @@ async fn one_that_was_not_sent_yet_takes_its_request_along() {
     goes.abort();
     everybody_moves().await;
     stand.let_go(0);
-    assert_eq!(stays.await.expect("no panic").expect("an answer").remaining(), 99);
+    assert_eq!(done(stays).await.expect("an answer").remaining(), 99);
     assert_eq!(stand.calls()[1..], [["1×a:1"]]);
-    assert!(first.await.expect("no panic").is_ok());
+    assert!(done(first).await.is_ok());
 }
 
 #[tokio::test]
@@ -44,10 +44,10 @@ async fn all_that_were_not_sent_yet() {
     goes.abort();
     everybody_moves().await;
     stand.let_go(0);
-    assert!(first.await.expect("no panic").is_ok());
+    assert!(done(first).await.is_ok());
     everybody_moves().await;
     assert_eq!(stand.calls().len(), 1, "nobody wants the second call");
-    assert!(stand.store.decide_one(&limit.charge("b"), &NOW).await.is_ok());
+    assert!(soon(stand.store.decide_one(&limit.charge("b"), &NOW)).await.is_ok());
     assert_eq!(stand.calls()[1..], [["alone b:1"]], "and the lane is free");
 }
 
@@ -58,14 +58,14 @@ async fn one_of_those_under_way() {
     let goes = stand.check(&limit, "a".into(), 1).await;
     let stays = stand.check(&limit, "a".into(), 1).await;
     stand.let_go(0);
-    assert!(first.await.expect("no panic").is_ok());
+    assert!(done(first).await.is_ok());
     everybody_moves().await;
     assert_eq!(stand.calls()[1..], [["2×a:1"]]);
     goes.abort();
     everybody_moves().await;
     assert_eq!(stand.ended(), 1, "somebody still waits for the second call");
     stand.let_go(1);
-    assert_eq!(stays.await.expect("no panic").expect("an answer").remaining(), 98, "its own answer");
+    assert_eq!(done(stays).await.expect("an answer").remaining(), 98, "its own answer");
     assert_eq!(left(&stand, &limit, "a").await, 98);
 }
 
@@ -75,17 +75,17 @@ async fn a_call_that_nobody_waits_for_is_given_up_and_frees_its_lane() {
     let first = stand.check(&limit, "first".into(), 1).await;
     let gone = [stand.check(&limit, "a".into(), 1).await, stand.check(&limit, "b".into(), 1).await];
     stand.let_go(0);
-    assert!(first.await.expect("no panic").is_ok());
+    assert!(done(first).await.is_ok());
     everybody_moves().await;
     let behind = stand.check(&limit, "c".into(), 1).await;
     for task in gone {
         task.abort();
     }
-    assert!(behind.await.expect("no panic").expect("an answer").is_allowed(), "the next call begins");
+    assert!(done(behind).await.expect("an answer").is_allowed(), "the next call begins");
     assert_eq!(stand.calls()[1..], [vec!["1×a:1", "1×b:1"], vec!["1×c:1"]]);
     everybody_moves().await;
     assert_eq!(stand.ended(), 3);
-    assert!(stand.store.decide_one(&limit.charge("d"), &NOW).await.is_ok());
+    assert!(soon(stand.store.decide_one(&limit.charge("d"), &NOW)).await.is_ok());
     assert_eq!(stand.calls()[3..], [["alone d:1"]]);
 }
 
@@ -119,6 +119,6 @@ async fn one_that_stands_still() {
     .await;
     let waits = stand.check(&limit, "b".into(), 1).await;
     stand.let_go(0);
-    assert!(first.await.expect("no panic").is_ok() && waits.await.expect("no panic").is_ok());
-    assert!(still.await.expect("an answer").is_allowed());
+    assert!(done(first).await.is_ok() && done(waits).await.is_ok());
+    assert!(soon(still).await.expect("an answer").is_allowed());
 }

@@ -2,7 +2,7 @@
 
 use tollgate_core::{Effect, ErrorKind, Limit, Store};
 
-use crate::scripted::{Fault, NOW, Stand, everybody_moves, left};
+use crate::scripted::{Fault, NOW, Stand, done, everybody_moves, left, soon};
 
 fn limit() -> Limit {
     Limit::per_hour(100).build("api").expect("valid")
@@ -14,15 +14,15 @@ async fn a_call_that_fails_fails_for_everybody_in_it() {
     let first = stand.check(&limit, "first".into(), 1).await;
     let fail = [stand.check(&limit, "a".into(), 1).await, stand.check(&limit, "b".into(), 1).await];
     stand.let_go(0);
-    assert!(first.await.expect("no panic").is_ok());
+    assert!(done(first).await.is_ok());
     everybody_moves().await;
     let next = stand.check(&limit, "c".into(), 1).await;
     stand.let_go(1);
     for task in fail {
-        let error = task.await.expect("no panic").expect_err("as told");
+        let error = done(task).await.expect_err("as told");
         assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::None));
     }
-    assert!(next.await.expect("no panic").expect("an answer").is_allowed());
+    assert!(done(next).await.expect("an answer").is_allowed());
     assert_eq!(stand.calls()[1..], [vec!["1×a:1", "1×b:1"], vec!["1×c:1"]]);
 }
 
@@ -32,8 +32,8 @@ async fn one_that_went_alone_fails_alone() {
     let fails = stand.check(&limit, "a".into(), 1).await;
     let next = stand.check(&limit, "b".into(), 1).await;
     stand.let_go(0);
-    assert!(fails.await.expect("no panic").is_err());
-    assert!(next.await.expect("no panic").expect("an answer").is_allowed());
+    assert!(done(fails).await.is_err());
+    assert!(done(next).await.expect("an answer").is_allowed());
 }
 
 #[tokio::test]
@@ -42,9 +42,9 @@ async fn a_verdict_that_is_missing_is_told_as_an_unknown_effect() {
     let first = stand.check(&limit, "first".into(), 1).await;
     let [one, another] = [stand.check(&limit, "a".into(), 1).await, stand.check(&limit, "a".into(), 1).await];
     stand.let_go(0);
-    assert!(first.await.expect("no panic").is_ok());
-    assert_eq!(one.await.expect("no panic").expect("an answer").remaining(), 99);
-    let error = another.await.expect("no panic").expect_err("the store has not said");
+    assert!(done(first).await.is_ok());
+    assert_eq!(done(one).await.expect("an answer").remaining(), 99);
+    let error = done(another).await.expect_err("the store has not said");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Internal, Effect::Unknown));
 }
 
@@ -54,18 +54,18 @@ async fn a_panic_in_a_batch_is_an_error_and_frees_the_lane() {
     let first = stand.check(&limit, "first".into(), 1).await;
     let lost = stand.check(&limit, "a".into(), 1).await;
     stand.let_go(0);
-    assert!(first.await.expect("no panic").is_ok());
+    assert!(done(first).await.is_ok());
     everybody_moves().await;
     let behind = [stand.check(&limit, "b".into(), 1).await, stand.check(&limit, "b".into(), 1).await];
     stand.let_go(1);
-    let error = lost.await.expect("no panic of its own").expect_err("nobody knows");
+    let error = done(lost).await.expect_err("nobody knows");
     assert_eq!((error.kind(), error.effect()), (ErrorKind::Internal, Effect::Unknown));
     for task in behind {
-        assert!(task.await.expect("no panic").expect("an answer").is_allowed());
+        assert!(done(task).await.expect("an answer").is_allowed());
     }
     assert_eq!(left(&stand, &limit, "b").await, 98);
     let calls = stand.calls().len();
-    assert!(stand.store.decide_one(&limit.charge("c"), &NOW).await.is_ok());
+    assert!(soon(stand.store.decide_one(&limit.charge("c"), &NOW)).await.is_ok());
     assert_eq!(stand.calls()[calls..], [["alone c:1"]]);
 }
 
@@ -75,9 +75,9 @@ async fn a_panic_in_a_call_alone_is_its_callers_and_frees_the_lane() {
     let panics = stand.check(&limit, "a".into(), 1).await;
     let behind = stand.check(&limit, "b".into(), 1).await;
     stand.let_go(0);
-    assert!(panics.await.is_err_and(|error| error.is_panic()));
-    assert!(behind.await.expect("no panic").expect("an answer").is_allowed());
+    assert!(soon(panics).await.is_err_and(|error| error.is_panic()));
+    assert!(done(behind).await.expect("an answer").is_allowed());
     everybody_moves().await;
-    assert!(stand.store.decide_one(&limit.charge("c"), &NOW).await.is_ok());
+    assert!(soon(stand.store.decide_one(&limit.charge("c"), &NOW)).await.is_ok());
     assert_eq!(stand.calls()[1..], [["1×b:1"], ["alone c:1"]]);
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::{Limit, Store};
 
-use crate::scripted::{NOW, Stand, everybody_moves};
+use crate::scripted::{NOW, Stand, done, everybody_moves, soon};
 
 const PATIENCE: Duration = Duration::from_millis(10);
 
@@ -22,13 +22,13 @@ async fn an_arrival_overtakes_a_call_that_takes_too_long() {
     stand.clock.advance(Duration::from_nanos(1));
     let overtakes = stand.check(&limit, "c".into(), 1).await;
     assert_eq!(stand.calls()[1..], [["1×b:1", "1×c:1"]]);
-    assert!(waits.await.expect("no panic").is_ok() && overtakes.await.expect("no panic").is_ok());
+    assert!(done(waits).await.is_ok() && done(overtakes).await.is_ok());
     // What was overtaken is not waited for again.
-    assert!(stand.store.decide_one(&limit.charge("d"), &NOW).await.is_ok());
+    assert!(soon(stand.store.decide_one(&limit.charge("d"), &NOW)).await.is_ok());
     assert_eq!(stand.calls()[2..], [["alone d:1"]]);
     assert!(!hangs.is_finished());
     stand.let_go(0);
-    assert!(hangs.await.expect("no panic").is_ok(), "late, but answered");
+    assert!(done(hangs).await.is_ok(), "late, but answered");
 }
 
 #[tokio::test]
@@ -40,10 +40,10 @@ async fn those_behind_a_call_that_overtook_another_are_next_after_it() {
     let waits = stand.check(&limit, "c".into(), 1).await;
     assert_eq!(stand.calls(), [["alone a:1"], ["alone b:1"]]);
     stand.let_go(1);
-    assert!(overtakes.await.expect("no panic").is_ok() && waits.await.expect("no panic").is_ok());
+    assert!(done(overtakes).await.is_ok() && done(waits).await.is_ok());
     assert_eq!(stand.calls()[2..], [["1×c:1"]]);
     stand.let_go(0);
-    assert!(hangs.await.expect("no panic").is_ok());
+    assert!(done(hangs).await.is_ok());
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn a_store_that_answers_nobody_is_not_asked_without_end() {
         stand.let_go(call);
     }
     for task in tasks {
-        assert!(task.await.expect("no panic").expect("an answer").is_allowed());
+        assert!(done(task).await.expect("an answer").is_allowed());
     }
     assert_eq!(stand.calls()[16..], [["24×a:1"]]);
 }
@@ -69,7 +69,7 @@ async fn patience_can_be_set() {
     let (stand, limit) = (Stand::holding([0]), limit());
     let stand = Stand { store: stand.store.clone().patience(Duration::ZERO), ..stand };
     let hangs = stand.check(&limit, "a".into(), 1).await;
-    assert!(stand.store.decide_one(&limit.charge("b"), &NOW).await.is_ok(), "at once");
+    assert!(soon(stand.store.decide_one(&limit.charge("b"), &NOW)).await.is_ok(), "at once");
     stand.let_go(0);
     everybody_moves().await;
     assert!(hangs.is_finished());

@@ -102,6 +102,25 @@ pub(crate) async fn everybody_moves() {
     }
 }
 
+/// What comes of it, without anything else that a test would have to do first.
+pub(crate) async fn soon<F: Future>(answer: F) -> F::Output {
+    let too_long = async {
+        for _ in 0..20 {
+            everybody_moves().await;
+        }
+    };
+    tokio::select! {
+        biased;
+        answer = answer => answer,
+        () = too_long => panic!("somebody waits for ever"),
+    }
+}
+
+/// What comes of a task.
+pub(crate) async fn done<T>(task: tokio::task::JoinHandle<T>) -> T {
+    soon(task).await.expect("no panic")
+}
+
 /// What is asked, in short.
 fn told(request: Request<'_>) -> String {
     let charge = |charge: &Charge<'_>| {
