@@ -5,21 +5,24 @@
 //!
 //! # Layout
 //!
-//! Of both subcommands:
+//! Of all subcommands:
 //!
 //! - `report`: the table and the claim lines
 //! - `keys`: the keys that subjects are asked about
 //! - `crowding`: whether other programs were in the way
+//! - `measure`: threads, rounds, and which of them count
 //!
 //! Of `memory`, the limiters that keep their state in this process:
 //!
 //! - `memory`: which subjects, which workloads, which claims
-//! - `measure`: threads, rounds, and which of them count
 //! - `subject`: what is measured
 //! - `tollgate`, `floor`, `peers`: the subjects
 //! - `alloc`: counts live bytes, for the memory a key takes
 //!
 //! Of `redis`, the limiters that keep their state in Redis: `redis`, with a layout of its own.
+//!
+//! Of `resilience`, Tollgate's wrappers around stores, by the means of the other two: `resilience`, with a
+//! layout of its own.
 
 mod alloc;
 mod crowding;
@@ -31,20 +34,23 @@ mod memory;
 mod peers;
 mod redis;
 mod report;
+mod resilience;
 mod subject;
 mod tollgate;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use measure::Plan;
 
 const USAGE: &str = "\
 usage: tollgate-bench memory [--rounds N] [--quick]
        tollgate-bench redis [--rounds N] [--quick] [--server URL]
+       tollgate-bench resilience [--rounds N] [--quick]
 
   memory        compare the limiters that keep their state in this process
   redis         compare the limiters that keep their state in Redis
+  resilience    compare stores with and without what is wrapped around them, on Redis servers
+                that are started for the run, and killed
   --rounds N    rounds per workload (7; 3 with --quick)
   --quick       a short run, to see that everything works; its figures are rough
   --server URL  not a redis-server started for the run, but this one, which should have nothing
@@ -52,7 +58,8 @@ usage: tollgate-bench memory [--rounds N] [--quick]
 
 enum Command {
     Memory(Plan),
-    Redis(redis::Options),
+    Redis(Plan, Option<String>),
+    Resilience(Plan),
 }
 
 fn main() -> ExitCode {
@@ -61,8 +68,9 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let done = match command {
-        Command::Memory(plan) => memory::run(&plan),
-        Command::Redis(options) => redis::run(options),
+        Command::Memory(plan) => memory::run(plan),
+        Command::Redis(plan, server) => redis::run(plan, server),
+        Command::Resilience(plan) => resilience::run(plan),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -85,13 +93,11 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
             _ => return None,
         }
     }
-    let rounds = rounds.unwrap_or(if quick { 3 } else { 7 });
+    let plan = Plan { rounds: rounds.unwrap_or(if quick { 3 } else { 7 }), quick };
     match subcommand.as_str() {
-        "memory" => {
-            let lap = Duration::from_millis(if quick { 20 } else { 100 });
-            Some(Command::Memory(Plan { rounds, lap }))
-        }
-        "redis" => Some(Command::Redis(redis::Options { rounds, quick, server })),
+        "memory" => Some(Command::Memory(plan)),
+        "redis" => Some(Command::Redis(plan, server)),
+        "resilience" => Some(Command::Resilience(plan)),
         _ => None,
     }
 }

@@ -94,7 +94,7 @@ const WORKLOADS: [Workload; 6] = [
 
 /// Measures everything and prints it. Fails if one of our own subjects did not do what
 /// the workload asks.
-pub fn run(plan: &Plan) -> Result<(), String> {
+pub fn run(plan: Plan) -> Result<(), String> {
     let contestants = contestants();
     let mut findings = Findings::default();
     for workload in &WORKLOADS {
@@ -144,7 +144,7 @@ fn contestants() -> Vec<Contestant> {
 }
 
 fn measure_workload(
-    plan: &Plan,
+    plan: Plan,
     workload: &Workload,
     contestants: &[Contestant],
     findings: &mut Findings,
@@ -191,7 +191,7 @@ fn measure_workload(
 /// One instance per round where there is one key. Where that key happens to lie in memory
 /// moves the time of a check by a tenth, and this way every subject gets to be lucky once.
 fn instances(
-    plan: &Plan,
+    plan: Plan,
     workload: &Workload,
     contestant: &Contestant,
     keys: &Keys,

@@ -73,7 +73,7 @@ impl Findings {
     /// What follows the tables: what has to be said about them, and the claims.
     pub fn conclude(&self, claims: &[Claim]) {
         self.print_remarks();
-        if !cfg!(feature = "peers") {
+        if !cfg!(feature = "peers") && claims.iter().any(|claim| self.value(claim).is_none()) {
             println!("(built without the feature `peers`: nobody to compare with)");
         }
         println!();
@@ -96,16 +96,21 @@ impl Findings {
     /// A line per claim, as far as both of its figures were found.
     fn print_claims(&self, claims: &[Claim]) {
         for claim in claims {
-            let ours = self.figure(claim.ours.0, &claim.ours.1);
-            let theirs = self.figure(claim.theirs.0, &claim.theirs.1);
-            if let (Some(ours), Some(theirs)) = (ours, theirs) {
-                let value = match claim.kind {
-                    Kind::Ratio => theirs / ours,
-                    Kind::Cost => ours / theirs,
-                };
+            if let Some(value) = self.value(claim) {
                 println!("{} {} {} {value:.2}", claim.kind, claim.name, claim.against);
             }
         }
+    }
+
+    fn value(&self, claim: &Claim) -> Option<f64> {
+        let ours = self.figure(claim.ours.0, &claim.ours.1)?;
+        let theirs = self.figure(claim.theirs.0, &claim.theirs.1)?;
+        Some(match claim.kind {
+            Kind::Ratio => theirs / ours,
+            Kind::Cost => ours / theirs,
+            Kind::Added => ours - theirs,
+            Kind::Itself => ours,
+        })
     }
 }
 
@@ -116,13 +121,17 @@ pub enum Kind {
     Ratio,
     /// Ours by theirs: lower is better.
     Cost,
+    /// Ours less theirs, which ours contains: lower is better.
+    Added,
+    /// Ours as it is, with theirs only in the table beside it: lower is better.
+    Itself,
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ratio => "ratio",
-            Self::Cost => "cost",
+            Self::Cost | Self::Added | Self::Itself => "cost",
         })
     }
 }

@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use tollgate::memory::{DirectLimiter, MemoryStore};
-use tollgate::{Limit, LimitBuilder, Limiter};
+use tollgate::{Limit, LimitBuilder, Limiter, Store};
 
 use crate::subject::{Quota, Subject, Traffic};
 
@@ -33,7 +33,12 @@ pub fn keyed(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
 
 /// As [`keyed`], through the asynchronous call.
 pub fn async_keyed(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
-    Box::new(Async(Keyed { limiter: limiter(keys), limit: limit(traffic, |limit| limit) }))
+    async_on(MemoryStore::config().keys(keys).build(), limit(traffic, |limit| limit))
+}
+
+/// The asynchronous call on a store that never waits.
+pub fn async_on<S: Store + 'static>(store: S, limit: Limit) -> Box<dyn Subject> {
+    Box::new(Async { limiter: Limiter::new(store), limit })
 }
 
 /// As [`keyed`], with a sliding window instead of a bucket.
@@ -60,15 +65,17 @@ impl Subject for Keyed {
     }
 }
 
-struct Async(Keyed);
+struct Async<S> {
+    limiter: Limiter<S>,
+    limit: Limit,
+}
 
-impl Subject for Async {
+impl<S: Store> Subject for Async<S> {
     fn check(&self, key: &str) -> bool {
-        let Keyed { limiter, limit } = &self.0;
-        // The memory store never waits: the first poll has the answer, and no runtime is measured.
-        match pin!(limiter.check(limit, key)).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answer) => answer.expect("memory answers").is_allowed(),
-            Poll::Pending => unreachable!("the memory store never waits"),
+        // The store never waits: the first poll has the answer, and no runtime is measured.
+        match pin!(self.limiter.check(&self.limit, key)).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(answer) => answer.expect("it answers").is_allowed(),
+            Poll::Pending => unreachable!("the store never waits"),
         }
     }
 }

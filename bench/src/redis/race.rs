@@ -1,0 +1,133 @@
+//! Workloads, and the subjects side by side on them.
+
+use std::sync::Arc;
+
+use super::load::{Figure, Lap, Load, Track, best};
+use super::server::Server;
+use super::subject::{Contestant, Failure};
+use crate::keys::Keys;
+use crate::measure::Plan;
+use crate::report::{Finding, Findings};
+
+/// A subject with too few undisturbed rounds gets more, up to so many times the plan.
+const MOST_ROUNDS: u32 = 2;
+
+/// Keys and checks are a tenth in a quick run.
+pub struct Workload {
+    pub name: &'static str,
+    pub in_flight: u32,
+    pub keys: usize,
+    /// Per subject and round.
+    pub checks: u32,
+    /// By which the rounds are ranked.
+    pub rank: Figure,
+    /// The columns of its table, each with the figure in it.
+    pub columns: &'static [(&'static str, Figure)],
+}
+
+pub fn thousands(lap: &Lap) -> f64 {
+    1e3 / lap.time()
+}
+
+/// Runs what asks a server.
+///
+/// The client has one thread, which leaves a processor of two to the server. A second thread
+/// makes nobody faster, as the server is what all wait for, and doubles everybody's processor
+/// time in the client, by threads that wake each other.
+pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
+}
+
+/// Measures the contestants on all workloads. Fails if one of our own did not do what the
+/// workload asks.
+pub async fn measure(
+    plan: Plan,
+    server: &Server,
+    workloads: &[Workload],
+    contestants: &[Contestant],
+    findings: &mut Findings,
+) -> Result<(), Failure> {
+    for workload in workloads {
+        measure_one(plan, server, workload, contestants, findings).await?;
+    }
+    Ok(())
+}
+
+async fn measure_one(
+    plan: Plan,
+    server: &Server,
+    workload: &Workload,
+    contestants: &[Contestant],
+    findings: &mut Findings,
+) -> Result<(), Failure> {
+    let shrink = if plan.quick { 10 } else { 1 };
+    let load = Load {
+        keys: Arc::new(Keys::new(workload.keys.div_ceil(shrink as usize), 1)),
+        in_flight: workload.in_flight,
+        checks: workload.checks / shrink,
+    };
+    let mut control = server.connect().await?;
+    eprintln!("{}: preparing", workload.name);
+    let mut tracks = Vec::new();
+    for (index, contestant) in contestants.iter().enumerate() {
+        if contestant.workloads.contains(&workload.name) {
+            let track = match (contestant.build)(server.place(index)).await {
+                Ok(runner) => Track::prepared(runner, &load).await,
+                Err(failure) => Err(failure),
+            };
+            tracks.push((contestant, track));
+        }
+    }
+    eprintln!("{}: measuring", workload.name);
+    let enough = plan.rounds.div_ceil(2) as usize;
+    for round in 0..MOST_ROUNDS * plan.rounds {
+        for (_, track) in &mut tracks {
+            let Ok(running) = track else { continue };
+            if round >= plan.rounds && running.alone() >= enough {
+                continue;
+            }
+            if let Err(failure) = running.lap(&load, server, &mut control).await {
+                *track = Err(failure);
+            }
+        }
+    }
+    for (contestant, track) in tracks {
+        record(findings, contestant, workload, track)?;
+    }
+    Ok(())
+}
+
+fn record(
+    findings: &mut Findings,
+    contestant: &Contestant,
+    workload: &Workload,
+    track: Result<Track, Failure>,
+) -> Result<(), Failure> {
+    let name = contestant.name;
+    match track {
+        Ok(track) => {
+            let lap = best(&track.laps, workload.rank).expect("there is at least one round");
+            for (column, figure) in workload.columns {
+                let figure = Finding::Figure { value: figure(&lap), crowded: lap.crowded };
+                findings.record(name, (*column).to_owned(), figure);
+            }
+        }
+        Err(failure) if contestant.peer => {
+            findings.record(name, workload.name.to_owned(), Finding::Cannot(failure.to_string()));
+        }
+        Err(failure) => return Err(format!("{name} on {}: {failure}", workload.name).into()),
+    }
+    Ok(())
+}
+
+/// A table per workload, of those who took part.
+pub fn print(findings: &Findings, workloads: &[Workload], contestants: &[Contestant]) {
+    for workload in workloads {
+        let part = contestants.iter().filter(|contestant| contestant.workloads.contains(&workload.name));
+        let names: Vec<_> = part.map(|contestant| contestant.name).collect();
+        let columns: Vec<_> =
+            workload.columns.iter().map(|(column, _)| (*column, vec![(*column).to_owned()])).collect();
+        println!("\n{}: {} in flight", workload.name, workload.in_flight);
+        findings.print_table(&names, &columns);
+    }
+}
