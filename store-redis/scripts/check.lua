@@ -55,7 +55,7 @@ if callers then
   call('PSETEX', key, needed - (now - now % 1000) / 1000, struct.pack('<ddd', at, numbers + rest * 2, 0))
 elseif needed <= expires then
   -- To leave the time-to-live alone is half the price of a write. It is set with twice the margin, so that it can be.
-  call('SET', key, struct.pack('<ddd', at, numbers + rest * 2, expires), 'KEEPTTL')
+  call('SETRANGE', key, '0', struct.pack('<ddd', at, numbers + rest * 2, expires))
 else
   expires = needed + margin
   call('PSETEX', key, expires - (now - now % 1000) / 1000, struct.pack('<ddd', at, numbers + rest * 2, expires))

@@ -18,6 +18,7 @@ use crate::settings::Settings;
 const EXACT: u64 = 1 << 51;
 
 /// What the scripts are told of a charge.
+#[derive(Clone, Copy, PartialEq, Eq)]
 struct Plain {
     cost: u64,
     room: u64,
@@ -97,16 +98,31 @@ pub(crate) fn is_plain(runs: &[Run<'_>], settings: &Settings, now: Time) -> bool
 pub(crate) fn call(runs: &[Run<'_>], names: &Names, settings: &Settings, now: Time) -> Call {
     let charges = runs.iter().map(|run| run.request().charges().len()).sum();
     let mut keys = Vec::with_capacity(charges);
-    let mut input = Vec::with_capacity(9 + 6 * runs.len() + 24 * charges);
+    let mut input = Vec::with_capacity(9 + 8 * runs.len() + 24 * charges);
     input.extend_from_slice(&double(settings.margin_millis().into()));
     // Whether a key comes twice, which shows when all are known.
     input.push(0);
+    // The run before and what it says, if the next may be like it, and where it is said how many are.
+    let mut last: Option<(u32, Plain, usize)> = None;
+    let mut alike = 1_u16;
     for run in runs {
         let charges = run.request().charges();
+        keys.extend(charges.iter().map(|charge| names.state(charge)));
+        let plain = if let [charge] = charges { Plain::of(charge) } else { None };
+        if let (Some(plain), Some((count, same, at))) = (plain, last)
+            && (run.count(), plain) == (count, same)
+            && alike < u16::MAX
+        {
+            alike += 1;
+            input[at..at + 2].copy_from_slice(&alike.to_le_bytes());
+            continue;
+        }
+        alike = 1;
         input.extend_from_slice(&run.count().to_le_bytes());
         input.extend_from_slice(&u16::try_from(charges.len()).unwrap_or(u16::MAX).to_le_bytes());
-        for (charge, plain) in charges.iter().filter_map(|charge| Some((charge, Plain::of(charge)?))) {
-            keys.push(names.state(charge));
+        last = plain.map(|plain| (run.count(), plain, input.len()));
+        input.extend_from_slice(&alike.to_le_bytes());
+        for plain in charges.iter().filter_map(Plain::of) {
             plain.write(&mut input);
         }
     }
