@@ -11,7 +11,7 @@ use super::merge::Merged;
 use super::seats::{Seats, Told, Waiter};
 
 /// Requests of one batch: what comes on top waits for the next.
-const MOST_REQUESTS: usize = 1_024;
+const MOST_REQUESTS: usize = 256;
 
 /// A request whose caller waits.
 #[derive(Debug)]

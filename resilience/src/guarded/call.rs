@@ -2,7 +2,7 @@
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -41,9 +41,12 @@ pub(crate) fn contained<T>(code: impl FnOnce() -> T) -> Result<T, Failure> {
     catch_unwind(AssertUnwindSafe(code)).map_err(|_| Failure::Panic)
 }
 
-/// Waits for a call, but not longer than `deadline`, and not for one that panicked.
-pub(crate) async fn within<T>(deadline: Duration, call: impl Future<Output = T>) -> Result<T, Failure> {
-    let mut call = pin!(call);
+/// Waits for a call, but not longer than `deadline`, and not for one that panicked. The call is pinned by whoever makes
+/// it: those of remote stores are large, and would be moved more than once.
+pub(crate) async fn within<T>(
+    deadline: Duration,
+    mut call: Pin<&mut impl Future<Output = T>>,
+) -> Result<T, Failure> {
     let mut poll = |context: &mut Context<'_>| match contained(|| call.as_mut().poll(context)) {
         Ok(Poll::Ready(answer)) => Poll::Ready(Ok(answer)),
         Ok(Poll::Pending) => Poll::Pending,

@@ -10,6 +10,7 @@ mod stand_in;
 mod watch;
 
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -280,14 +281,14 @@ impl<S: Store + 'static> Guarded<S> {
 
     /// Makes a call, if the store is to be asked.
     #[inline]
-    async fn ask<T>(
+    async fn ask<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
         now: impl Fn() -> Time,
-        call: impl Future<Output = Result<T, StoreError>>,
+        call: impl FnOnce() -> F,
     ) -> Result<T, Trouble> {
         let probe = self.leave(&now)?;
         let began = self.watch().begin();
-        let answer = within(self.deadline, call).await;
+        let answer = within(self.deadline, pin!(call())).await;
         self.answered(probe, now, began, answer.and_then(|answer| answer.map_err(Failure::Error)))
     }
 
@@ -327,14 +328,14 @@ impl<S: Store + 'static> Store for Guarded<S> {
     }
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
-        match self.ask(|| now, self.store().decide(request, now)).await {
+        match self.ask(|| now, || self.store().decide(request, now)).await {
             Ok(verdict) => Ok(verdict),
             Err(trouble) => self.stand_in.decide(request, now, &trouble),
         }
     }
 
     async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
-        match self.ask(|| clock.now(), self.store().decide_one(charge, clock)).await {
+        match self.ask(|| clock.now(), || self.store().decide_one(charge, clock)).await {
             Ok(decision) => Ok(decision),
             Err(trouble) => {
                 let now = trouble.at.unwrap_or_else(|| clock.now());
@@ -349,7 +350,7 @@ impl<S: Store + 'static> Store for Guarded<S> {
             Err(trouble) => return batch.iter().map(|run| self.stand_in_for(run, now, &trouble)).collect(),
         };
         let began = self.watch().begin();
-        let answers = match within(self.deadline, self.store().decide_batch(batch, now)).await {
+        let answers = match within(self.deadline, pin!(self.store().decide_batch(batch, now))).await {
             Ok(answers) => answers,
             Err(failure) => {
                 let failed: Result<(), _> = self.answered(probe, || now, began, Err(failure));
@@ -380,7 +381,7 @@ impl<S: Store + 'static> Store for Guarded<S> {
     }
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
-        self.ask(|| now, self.store().export(limit, key, now)).await.map_err(Trouble::into_error)
+        self.ask(|| now, || self.store().export(limit, key, now)).await.map_err(Trouble::into_error)
     }
 
     async fn merge(
@@ -390,7 +391,7 @@ impl<S: Store + 'static> Store for Guarded<S> {
         snapshot: &Snapshot,
         now: Time,
     ) -> Result<(), StoreError> {
-        self.ask(|| now, self.store().merge(limit, key, snapshot, now)).await.map_err(Trouble::into_error)
+        self.ask(|| now, || self.store().merge(limit, key, snapshot, now)).await.map_err(Trouble::into_error)
     }
 }
 

@@ -1,5 +1,6 @@
 //! When a store is back: what it missed is told to it, and then everybody asks it again.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -108,7 +109,7 @@ impl<S: Store + 'static> Recovery<S> {
 
     /// How many nanoseconds the clock that decides is ahead of the callers'.
     async fn ahead(&self, telling: &Telling, now: Time) -> Option<i64> {
-        let export = self.store.export(telling.limit(), telling.key(), now);
+        let export = pin!(self.store.export(telling.limit(), telling.key(), now));
         let at = within(DEADLINE, export).await.ok()?.ok()?.at;
         i64::try_from(i128::from(at.nanos()) - i128::from(now.nanos())).ok()
     }
@@ -121,7 +122,7 @@ impl<S: Store + 'static> Recovery<S> {
                 .zip(&tellings)
                 .map(|(charge, telling)| Run::new(Request::new(charge).with_id(telling.id), 1))
                 .collect();
-            within(DEADLINE, self.store.decide_batch(&runs, now)).await
+            within(DEADLINE, pin!(self.store.decide_batch(&runs, now))).await
         };
         let Ok(answers) = answers else {
             self.handover.put_back(tellings);
