@@ -11,7 +11,7 @@
 -- reply    the time of the decisions in microseconds and nanoseconds, then for each charge how many nanoseconds its bucket
 --          was away from full before, or its state if a number cannot say that exactly, or what is wrong with what is there
 
-local each, call, unpack, pack = unpack, redis.call, struct.unpack, struct.pack
+local each, call, unpack, pack, keys = unpack, redis.call, struct.unpack, struct.pack, KEYS
 local input, now, nanos, callers = ARGV[1], 0, 0, ARGV[2]
 if callers then
   now, nanos = unpack('<dd', callers)
@@ -34,9 +34,9 @@ local function loss(amount, excess, of)
 end
 
 -- What the server has, all at once, unless this call changes it on the way.
-local found = twice == 0 and call('MGET', each(KEYS)) or {}
+local found = twice == 0 and call('MGET', each(keys)) or {}
 local reply, number, size = { now, nanos }, 0, #input
--- What the charges of a run make of their states, and how long these live then; false: as long as they do.
+-- What several charges of a run make of their states, and how long these live then; false: as long as they do.
 local texts, lives = {}, {}
 local millis = (now - now % 1000) / 1000
 while from <= size do
@@ -57,10 +57,10 @@ while from <= size do
       number = number + 1
       local ahead, free, expires = 0, false, 0
       -- No string is not nothing: something else may be there.
-      local state = found[number] or redis.pcall('GET', KEYS[number])
+      local state = found[number] or redis.pcall('GET', keys[number])
       if state then
         local at, mark
-        if not state.err and #state == 24 then
+        if #state == 24 then
           at, mark, expires = unpack('<ddd', state)
         end
         if mark and mark >= 134217728 and mark < 268435456 then
@@ -117,26 +117,32 @@ while from <= size do
         local rest = ahead % 1000
         local at = now + (ahead - rest) / 1000
         local needed = (at - at % 1000) / 1000 + 1 + margin
+        local life = false
         if callers then
           -- The server's own clock ends it, and nobody knows how far that is from the caller's.
-          lives[i], expires = needed - millis, 0
+          life, expires = needed - millis, 0
         elseif needed > expires then
           -- To leave the time-to-live alone is half the price of a write. It is set with twice the margin, so that it can be.
           expires = needed + margin
-          lives[i] = expires - millis
-        else
-          lives[i] = false
+          life = expires - millis
         end
-        texts[i] = pack('<ddd', at, numbers + rest * 2, expires)
+        local text = pack('<ddd', at, numbers + rest * 2, expires)
+        if charges > 1 then
+          lives[i], texts[i] = life, text
+        elseif life then
+          call('PSETEX', keys[number], life, text)
+        else
+          call('SETRANGE', keys[number], '0', text)
+        end
       end
     end
-    if writes then
+    if writes and charges > 1 then
       local first = number - charges
       for i = 1, charges do
         if lives[i] then
-          call('PSETEX', KEYS[first + i], lives[i], texts[i])
+          call('PSETEX', keys[first + i], lives[i], texts[i])
         else
-          call('SETRANGE', KEYS[first + i], '0', texts[i])
+          call('SETRANGE', keys[first + i], '0', texts[i])
         end
       end
     end
