@@ -1,5 +1,6 @@
 //! The store: requests to calls, and answers to verdicts.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -148,6 +149,12 @@ fn refuse(request: Request<'_>) -> Result<(), StoreError> {
     request.supported()
 }
 
+/// A call to a server takes kilobytes while it is under way. Every wrapper and every caller would move them about before
+/// it starts, which costs more than to allocate them.
+fn boxed<F: Future>(call: F) -> Pin<Box<F>> {
+    Box::pin(call)
+}
+
 /// As many runs at a time as go into one call.
 fn chunks<'r, 'a>(mut runs: &'r [Run<'a>]) -> impl Iterator<Item = &'r [Run<'a>]> {
     std::iter::from_fn(move || {
@@ -180,7 +187,7 @@ impl Store for RedisStore {
     }
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
-        self.inner.decide(request, now).await
+        boxed(self.inner.decide(request, now)).await
     }
 
     async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
@@ -188,12 +195,12 @@ impl Store for RedisStore {
         // Nobody looks at the caller's time if the server's decides.
         let now = if inner.settings.callers_time { clock.now() } else { Time::EPOCH };
         if let Some(call) = take::single(charge, &inner.names, &inner.settings, now) {
-            let answer = inner.topology.run(inner.place(charge), &call, inner.deadline()).await;
+            let answer = boxed(inner.topology.run(inner.place(charge), &call, inner.deadline())).await;
             let answer = answer.map_err(|error| error::of_charge(error, charge.limit().name()))?;
             return take::decision(charge, answer.value(), answer.server());
         }
         let charges = [*charge];
-        let verdict = inner.decide(Request::new(&charges), now).await?;
+        let verdict = boxed(inner.decide(Request::new(&charges), now)).await?;
         let missing = || StoreError::new(ErrorKind::Internal, "a charge without a decision");
         verdict.decisions().first().copied().ok_or_else(missing)
     }

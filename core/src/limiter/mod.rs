@@ -178,9 +178,10 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     /// checks are named only if that was asked for: to remember them would cost as much as to decide them.
     #[inline]
     fn names(&self, charges: &[Charge<'_>]) -> bool {
+        // The store is asked last: nearly all are plain checks.
         cfg!(feature = "std")
+            && charges.iter().any(|charge| (self.exactly_once || !charge.is_check()) && !charge.only_looks())
             && self.store.capability().may_lose_answers
-            && charges.iter().any(|charge| !charge.only_looks() && (self.exactly_once || !charge.is_check()))
     }
 
     fn request<'a>(&self, charges: &'a [Charge<'a>]) -> Request<'a> {

@@ -23,7 +23,7 @@ pub(super) struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { in_flight: 2, patience: Duration::from_millis(10) }
+        Self { in_flight: 4, patience: Duration::from_millis(10) }
     }
 }
 

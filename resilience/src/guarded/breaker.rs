@@ -53,6 +53,8 @@ pub(crate) struct Breaker {
     outcomes: AtomicU64,
     /// Until when the store is left alone while open.
     until: AtomicU64,
+    /// In nanoseconds: it is looked at while others wait for an answer.
+    longest_pause: u64,
     recovery: Mutex<Recovery>,
     random: RandomState,
 }
@@ -86,6 +88,7 @@ impl Breaker {
             state: AtomicU8::new(CLOSED),
             outcomes: AtomicU64::new(0),
             until: AtomicU64::new(0),
+            longest_pause: u64::try_from(settings.longest_pause.as_nanos()).unwrap_or(u64::MAX),
             recovery: Mutex::default(),
             random: RandomState::new(),
         }
@@ -113,12 +116,12 @@ impl Breaker {
         if self.is_closed() {
             return (Leave::Ask, None);
         }
-        let until = Time::from_nanos(self.until.load(Ordering::Acquire));
-        let left = until.since(now);
+        let until = self.until.load(Ordering::Acquire);
+        let left = until.saturating_sub(now.nanos());
         // A pause that is longer than there are any is of a clock that has been set back.
-        let paused = !left.is_zero() && left <= self.settings.longest_pause;
+        let paused = left > 0 && left <= self.longest_pause;
         if self.state.load(Ordering::Acquire) == OPEN && paused {
-            return (Leave::No(left), None);
+            return (Leave::No(Duration::from_nanos(left)), None);
         }
         let mut recovery = self.lock();
         // Somebody else may have been faster.
@@ -126,7 +129,7 @@ impl Breaker {
             CLOSED => (Leave::Ask, None),
             _ if recovery.probing => (Leave::No(self.settings.pause), None),
             OPEN => {
-                if until != Time::from_nanos(self.until.load(Ordering::Acquire)) {
+                if until != self.until.load(Ordering::Acquire) {
                     return (Leave::No(self.settings.pause), None);
                 }
                 *recovery = Recovery { probing: true, passed: 0, ..*recovery };

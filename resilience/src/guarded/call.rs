@@ -60,5 +60,6 @@ pub(crate) async fn within<T>(
         // Somebody else's runtime: there is no timer to wake us up.
         return poll_fn(poll).await;
     }
-    timeout(deadline, poll_fn(poll)).await.unwrap_or(Err(Failure::Late(deadline)))
+    // A timer is large, and those who never wait would carry the room for it about.
+    Box::pin(timeout(deadline, poll_fn(poll))).await.unwrap_or(Err(Failure::Late(deadline)))
 }

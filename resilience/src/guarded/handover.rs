@@ -132,8 +132,22 @@ impl HandOver {
     }
 
     /// Remembers what the other store granted. How much was lost, if the list is full.
+    #[inline]
     pub(crate) fn note(&self, shared: &Shared, charge: &Charge<'_>, decision: &Decision, now: Time) -> u64 {
-        let Some(memory) = shared.memory.filter(|memory| *memory >= self.shortest) else { return 0 };
+        match shared.memory.filter(|memory| *memory >= self.shortest) {
+            Some(memory) => self.add(shared, memory, charge, decision, now),
+            None => 0,
+        }
+    }
+
+    fn add(
+        &self,
+        shared: &Shared,
+        memory: Duration,
+        charge: &Charge<'_>,
+        decision: &Decision,
+        now: Time,
+    ) -> u64 {
         let granted = i64::from(decision.granted());
         let (sum, at) = match charge.get_action() {
             _ if decision.is_denied() || granted == 0 => return 0,

@@ -279,14 +279,14 @@ impl<S: Store + 'static> Guarded<S> {
         }
     }
 
-    /// Makes a call, if the store is to be asked.
+    /// Makes a call.
     #[inline]
     async fn ask<T, F: Future<Output = Result<T, StoreError>>>(
         &self,
+        probe: Option<Probe>,
         now: impl Fn() -> Time,
         call: impl FnOnce() -> F,
     ) -> Result<T, Trouble> {
-        let probe = self.leave(&now)?;
         let began = self.watch().begin();
         let answer = within(self.deadline, pin!(call())).await;
         self.answered(probe, now, began, answer.and_then(|answer| answer.map_err(Failure::Error)))
@@ -309,6 +309,17 @@ impl<S: Store + 'static> Guarded<S> {
         Trouble { failure: Some(failure), wait: self.breaker.settings().pause, at: None }
     }
 
+    /// Decides a charge that the store did not.
+    fn instead(
+        &self,
+        charge: &Charge<'_>,
+        clock: &impl Clock,
+        trouble: &Trouble,
+    ) -> Result<Decision, StoreError> {
+        let now = trouble.at.unwrap_or_else(|| clock.now());
+        self.stand_in.decide_one(charge, now, trouble)
+    }
+
     /// The verdicts of a run that the store did not decide.
     fn stand_in_for(&self, run: &Run<'_>, now: Time, trouble: &Trouble) -> Result<RunVerdict, StoreError> {
         let verdicts = (0..run.count()).map(|_| self.stand_in.decide(run.request(), now, trouble));
@@ -328,20 +339,19 @@ impl<S: Store + 'static> Store for Guarded<S> {
     }
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
-        match self.ask(|| now, || self.store().decide(request, now)).await {
-            Ok(verdict) => Ok(verdict),
-            Err(trouble) => self.stand_in.decide(request, now, &trouble),
-        }
+        let asked = match self.leave(|| now) {
+            Ok(probe) => self.ask(probe, || now, || self.store().decide(request, now)).await,
+            Err(trouble) => Err(trouble),
+        };
+        asked.or_else(|trouble| self.stand_in.decide(request, now, &trouble))
     }
 
     async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
-        match self.ask(|| clock.now(), || self.store().decide_one(charge, clock)).await {
-            Ok(decision) => Ok(decision),
-            Err(trouble) => {
-                let now = trouble.at.unwrap_or_else(|| clock.now());
-                self.stand_in.decide_one(charge, now, &trouble)
-            }
-        }
+        let asked = match self.leave(|| clock.now()) {
+            Ok(probe) => self.ask(probe, || clock.now(), || self.store().decide_one(charge, clock)).await,
+            Err(trouble) => Err(trouble),
+        };
+        asked.or_else(|trouble| self.instead(charge, clock, &trouble))
     }
 
     async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {
@@ -381,7 +391,8 @@ impl<S: Store + 'static> Store for Guarded<S> {
     }
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
-        self.ask(|| now, || self.store().export(limit, key, now)).await.map_err(Trouble::into_error)
+        let probe = self.leave(|| now).map_err(Trouble::into_error)?;
+        self.ask(probe, || now, || self.store().export(limit, key, now)).await.map_err(Trouble::into_error)
     }
 
     async fn merge(
@@ -391,7 +402,9 @@ impl<S: Store + 'static> Store for Guarded<S> {
         snapshot: &Snapshot,
         now: Time,
     ) -> Result<(), StoreError> {
-        self.ask(|| now, || self.store().merge(limit, key, snapshot, now)).await.map_err(Trouble::into_error)
+        let probe = self.leave(|| now).map_err(Trouble::into_error)?;
+        let merge = || self.store().merge(limit, key, snapshot, now);
+        self.ask(probe, || now, merge).await.map_err(Trouble::into_error)
     }
 }
 
@@ -404,10 +417,9 @@ impl<S: ImmediateStore + 'static> ImmediateStore for Guarded<S> {
             self.answered(probe, || clock.now(), began, answer)
         });
         answer.unwrap_or_else(|trouble| {
-            let now = trouble.at.unwrap_or_else(|| clock.now());
-            let decided = self.stand_in.decide_one(charge, now, &trouble);
             // What no policy answers was not done.
-            decided.unwrap_or_else(|_| Decision::refusing(charge, trouble.wait, Source::Policy))
+            self.instead(charge, clock, &trouble)
+                .unwrap_or_else(|_| Decision::refusing(charge, trouble.wait, Source::Policy))
         })
     }
 

@@ -2,11 +2,9 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use foldhash::fast::RandomState;
 use tollgate_core::{
     AlgorithmKind, Charge, Decision, ImmediateStore, Limit, LimitError, Request, StoreError, Time, Verdict,
 };
@@ -108,15 +106,18 @@ impl<S: ImmediateStore> LocalStore for S {
 
 /// Limits whose shares are remembered. More than a program has; if limits are made from requests, the rest is
 /// worked out each time.
-const MOST_SHARES: usize = 4_096;
+const MOST_SHARES: usize = 1_024;
+/// In how many places a limit is looked for.
+const REACH: usize = 8;
 
 /// Which policy each limit has, and its share.
 #[derive(Debug)]
 pub(crate) struct Policies {
     usual: OnFailure,
     by_name: HashMap<Box<str>, OnFailure>,
-    /// By the limit's id; a limit that changes its numbers has several.
-    shares: ArcSwap<HashMap<u64, Vec<Arc<Shared>>, RandomState>>,
+    /// Each in one of a few places behind the one that its id names; a limit that changes its numbers has several. Never
+    /// changed once they are there, so that nobody locks anything to read them.
+    shares: Box<[OnceLock<Shared>]>,
 }
 
 /// A limit and its share.
@@ -132,7 +133,8 @@ pub(crate) struct Shared {
 impl Default for Policies {
     fn default() -> Self {
         // A limiter that is away should not take the service with it.
-        Self { usual: OnFailure::Allow, by_name: HashMap::new(), shares: ArcSwap::default() }
+        let shares = (0..MOST_SHARES).map(|_| OnceLock::new()).collect();
+        Self { usual: OnFailure::Allow, by_name: HashMap::new(), shares }
     }
 }
 
@@ -153,21 +155,16 @@ impl Policies {
     }
 
     /// Uses a limit's share by `local`, which is its policy.
+    #[inline]
     pub(crate) fn with_share<T>(&self, local: &Local, limit: &Limit, usage: impl FnOnce(&Shared) -> T) -> T {
-        let known = self.shares.load();
-        let found = known.get(&limit.id()).and_then(|same| same.iter().find(|shared| shared.whole == *limit));
-        if let Some(found) = found {
-            return usage(found);
-        }
-        let shared = Arc::new(Shared::new(limit, local.share));
-        self.shares.rcu(|known| {
-            let mut known = HashMap::clone(known);
-            if known.values().map(Vec::len).sum::<usize>() < MOST_SHARES {
-                known.entry(limit.id()).or_default().push(Arc::clone(&shared));
+        let first = usize::try_from(limit.id() % MOST_SHARES as u64).unwrap_or(0);
+        for place in first..first + REACH {
+            let shared = self.shares[place % MOST_SHARES].get_or_init(|| Shared::new(limit, local.share));
+            if shared.whole == *limit {
+                return usage(shared);
             }
-            known
-        });
-        usage(&shared)
+        }
+        usage(&Shared::new(limit, local.share))
     }
 }
 

@@ -152,6 +152,7 @@ impl StandIn {
     }
 
     /// Decides one charge on another store.
+    #[inline]
     fn locally(
         &self,
         local: &Local,
@@ -241,6 +242,7 @@ impl StandIn {
         }
     }
 
+    #[inline]
     fn note(&self, shared: &Shared, charge: &Charge<'_>, decision: &Decision, now: Time) {
         if decision.source() == Source::Fallback {
             self.watch.counters.lost.add(self.handover.note(shared, charge, decision, now));
