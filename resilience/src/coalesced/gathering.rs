@@ -10,7 +10,8 @@ use tollgate_core::{ErrorKind, OwnedRequest, Store, StoreError, Time};
 use super::merge::Merged;
 use super::seats::{Seats, Told, Waiter};
 
-/// Requests of one batch: what comes on top waits for the next.
+/// Requests of one batch: what comes on top waits for the next. As many as stores send in one piece, and few enough
+/// for one batch to be handed out while the next is being decided.
 const MOST_REQUESTS: usize = 256;
 
 /// A request whose caller waits.

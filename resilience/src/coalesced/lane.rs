@@ -168,12 +168,13 @@ mod tests {
     use super::*;
     use tollgate_core::{Limit, OwnedRequest};
 
+    const ONE: Settings = Settings { in_flight: 1, patience: Duration::from_millis(10) };
     const NOW: Time = Time::from_secs(1_790_000_000);
 
     fn arrive(lanes: &Lanes, number: u64, now: Time) -> Arrival {
         let limit = Limit::per_hour(10).build("api").expect("valid");
         let waiting = || Waiting { request: OwnedRequest::from(&limit.charge("a")), now };
-        lanes.arrive(number, &Settings::default(), &now, waiting)
+        lanes.arrive(number, &ONE, &now, waiting)
     }
 
     fn alone(lanes: &Lanes, number: u64, now: Time) -> Ticket {
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn idle_lanes_are_not_remembered() {
-        let (lanes, settings) = (Lanes::default(), Settings::default());
+        let (lanes, settings) = (Lanes::default(), ONE);
         let tickets: Vec<_> = (0..1_000).map(|number| alone(&lanes, number, NOW)).collect();
         assert_eq!(lanes.lock().len(), 1_000);
         for ticket in &tickets[1..] {
@@ -203,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_lane_does_not_keep_more_calls_than_it_should_because_one_was_overtaken() {
-        let (lanes, settings) = (Lanes::default(), Settings::default());
+        let (lanes, settings) = (Lanes::default(), ONE);
         let slow = alone(&lanes, 0, NOW);
         let late = NOW + settings.patience;
         let overtakes = alone(&lanes, 0, late);
@@ -214,7 +215,7 @@ mod tests {
 
     #[test]
     fn nobody_is_left_behind_by_a_call_that_nothing_can_follow() {
-        let (lanes, settings) = (Lanes::default(), Settings::default());
+        let (lanes, settings) = (Lanes::default(), ONE);
         let hangs = alone(&lanes, 0, NOW);
         let ends = alone(&lanes, 0, NOW + settings.patience);
         let Arrival::Wait(_waiter, None) = arrive(&lanes, 0, NOW) else { panic!("one is under way") };

@@ -30,8 +30,8 @@ use seats::Told;
 
 /// Turns many concurrent checks into few calls of the store.
 ///
-/// A check that finds no call under way is sent at once, by itself. Checks that arrive while one is under way gather, and
-/// go with the next call, all of them in one [batch](Store::decide_batch): there is no timer, and nobody waits longer than
+/// A check that finds few calls under way is sent at once, by itself. Checks that arrive while as many are under way as
+/// there [may be](Self::in_flight) gather, and go with the next call, all of them in one [batch](Store::decide_batch): there is no timer, and nobody waits longer than
 /// for the answer that is already on its way. Equal checks of a batch travel as one, so that a hot key costs
 /// next to nothing.
 ///
@@ -87,8 +87,9 @@ impl<S: Store + 'static, C: Clock + 'static> Coalesced<S, C> {
         Self { shared: Arc::new(shared), settings: Settings::default() }
     }
 
-    /// How many calls of a lane are under way at once before checks start to gather; 1 unless said, and at most 16. More of
-    /// them make batches smaller.
+    /// How many calls of a lane are under way at once before checks start to gather; 4 unless said, and at most 16. More of
+    /// them keep a server busy while answers are handed out, fewer make batches larger. With 1, a key is never asked about
+    /// by two calls at once, which stores want that would have to decide one of them again.
     #[must_use]
     pub fn in_flight(mut self, calls: u32) -> Self {
         self.settings.in_flight = calls.clamp(1, MOST_CALLS);

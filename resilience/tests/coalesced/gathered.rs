@@ -182,8 +182,8 @@ async fn what_cannot_be_decided_is_refused_before_it_gathers() {
 #[tokio::test]
 async fn what_does_not_fit_into_a_batch_goes_with_the_next() {
     let (stand, limit) = (Stand::holding([0]), limit(10_000));
-    let told = behind_one(&stand, &limit, &vec![("a", 1); 1_100]).await;
-    assert_eq!(stand.calls(), [["alone first:1"], ["1024×a:1"], ["76×a:1"]]);
+    let told = behind_one(&stand, &limit, &vec![("a", 1); 300]).await;
+    assert_eq!(stand.calls(), [["alone first:1"], ["256×a:1"], ["44×a:1"]]);
     assert!(told.iter().all(Decision::is_allowed));
-    assert_eq!(left(&stand, &limit, "a").await, 8_900);
+    assert_eq!(left(&stand, &limit, "a").await, 9_700);
 }

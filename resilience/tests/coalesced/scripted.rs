@@ -54,7 +54,7 @@ impl Stand {
             ended: AtomicUsize::new(0),
         });
         let clock = ManualClock::default();
-        Self { store: Coalesced::with_clock(Arc::clone(&script), clock.clone()), script, clock }
+        Self { store: Coalesced::with_clock(Arc::clone(&script), clock.clone()).in_flight(1), script, clock }
     }
 
     pub(crate) fn going_wrong(self, call: usize, fault: Fault) -> Self {

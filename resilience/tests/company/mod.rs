@@ -41,7 +41,7 @@ impl<T: Subject> Subject for Accompanied<T> {
         let inner = Arc::new(Yielding::new(self.subject.open().await));
         let companion = Limit::per_hour(1).build(COMPANION).expect("valid");
         let counts = Arc::clone(&self.counts);
-        InCompany { store: Coalesced::new(Arc::clone(&inner)), inner, companion, counts }
+        InCompany { store: Coalesced::new(Arc::clone(&inner)).in_flight(1), inner, companion, counts }
     }
 }
 

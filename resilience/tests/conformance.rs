@@ -1,0 +1,23 @@
+//! The conformance suite on the memory store, through each wrapper and through all of them.
+
+mod through;
+
+use std::process::ExitCode;
+
+use tollgate_conformance::Subject;
+use tollgate_store_memory::MemoryStore;
+
+struct Memory;
+
+impl Subject for Memory {
+    type Store = MemoryStore;
+
+    async fn open(&self) -> MemoryStore {
+        // Small, but with room for every key of a trial.
+        MemoryStore::config().keys(4_096).build()
+    }
+}
+
+fn main() -> ExitCode {
+    through::run(|| Memory)
+}
