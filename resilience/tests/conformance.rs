@@ -5,6 +5,7 @@ mod through;
 use std::process::ExitCode;
 
 use tollgate_conformance::Subject;
+use tollgate_resilience::{Coalesced, Switched};
 use tollgate_store_memory::MemoryStore;
 
 struct Memory;
@@ -19,5 +20,10 @@ impl Subject for Memory {
 }
 
 fn main() -> ExitCode {
-    through::run(|| Memory)
+    let mut trials = through::wrappers(|| Memory);
+    trials.extend(through::through(Memory, "switched, nothing set", Switched::new));
+    trials.extend(through::through(Memory, "stacked otherwise", |store| {
+        Coalesced::new(through::guarded(through::switched(store)))
+    }));
+    through::run(trials)
 }

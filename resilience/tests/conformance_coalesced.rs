@@ -19,5 +19,5 @@ impl Subject for Memory {
 }
 
 fn main() -> ExitCode {
-    company::run(|| Memory)
+    company::run(Memory)
 }

@@ -28,5 +28,5 @@ impl Subject for Redis {
 }
 
 fn main() -> ExitCode {
-    company::run(Redis::default)
+    company::run(Redis::default())
 }

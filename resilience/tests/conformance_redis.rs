@@ -27,5 +27,5 @@ impl Subject for Redis {
 }
 
 fn main() -> ExitCode {
-    through::run(Redis::default)
+    through::run(through::wrappers(Redis::default))
 }

@@ -15,19 +15,8 @@ use tollgate_resilience::Coalesced;
 
 use crate::yielding::{COMPANION, Yielding};
 
-/// A subject as it is, with its checks gathered. Each trial has a wrapper of its own, because trials have times of
+/// A subject whose checks are gathered, in company. Each trial has a wrapper of its own, because trials have times of
 /// their own, and those who gather share the latest.
-struct Gathered<T>(T);
-
-impl<T: Subject> Subject for Gathered<T> {
-    type Store = Coalesced<T::Store>;
-
-    async fn open(&self) -> Self::Store {
-        Coalesced::new(self.0.open().await)
-    }
-}
-
-/// The same, in company.
 struct Accompanied<T> {
     subject: T,
     /// Requests that went with a batch, and others.
@@ -100,14 +89,11 @@ impl<S: Store + 'static> Store for InCompany<S> {
     }
 }
 
-/// Runs the suite twice: each trial by itself, and in company. Either has a subject of its own, because connections live in
-/// the runtime of the trials that opened them.
-pub(crate) fn run<T: Subject>(subject: impl Fn() -> T) -> ExitCode {
+/// Runs the suite in company.
+pub(crate) fn run<T: Subject>(subject: T) -> ExitCode {
     let counts = Arc::<[AtomicU64; 2]>::default();
-    let by_themselves = trials(Gathered(subject()));
-    let in_company = trials(Accompanied { subject: subject(), counts: Arc::clone(&counts) });
-    let all = by_themselves.into_iter().chain(in_company.into_iter().map(|one| one.with_kind("in company")));
-    let conclusion = libtest_mimic::run(&Arguments::from_args(), all.collect());
+    let all = trials(Accompanied { subject, counts: Arc::clone(&counts) });
+    let conclusion = libtest_mimic::run(&Arguments::from_args(), all);
     let [gathered, direct] = counts.each_ref().map(|count| count.load(Ordering::Relaxed));
     if conclusion.num_passed > 0 {
         println!("in company {gathered} requests went with a batch, and {direct} alone");

@@ -15,7 +15,8 @@ use crew::{Crew, Scene, until};
 
 /// A server that forgets nothing it has answered, however it ends.
 async fn remembering() -> (Redis, TempDir) {
-    let files = tempfile::tempdir().expect("a directory");
+    // In memory where that can be had: what a disk takes to be sure is not what this is about.
+    let files = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).expect("a directory");
     let path = files.path().to_str().expect("a path of plain letters");
     let arguments = ["--appendonly", "yes", "--appendfsync", "always", "--dir", path];
     (Redis::start_with_files(files.path(), &arguments).await, files)

@@ -29,12 +29,12 @@ where
 
 /// A guard that would be noticed: a machine that is busy with trials may keep a call waiting, but not that long, and
 /// what the store does not decide is wrong.
-fn guarded<S: Store + 'static>(store: S) -> Guarded<S> {
+pub(crate) fn guarded<S: Store + 'static>(store: S) -> Guarded<S> {
     Guarded::new(store).on_failure(OnFailure::Deny).deadline(Duration::from_secs(20))
 }
 
 /// Plenty is set that concerns other limits, and keys like those of the trials, but in no namespace or in another one.
-fn switched<S: Store>(store: S) -> Switched<S> {
+pub(crate) fn switched<S: Store>(store: S) -> Switched<S> {
     let store = Switched::new(store);
     let switches = store.switches();
     switches.off("another limit");
@@ -44,22 +44,26 @@ fn switched<S: Store>(store: S) -> Switched<S> {
     store
 }
 
-/// Runs the suite through each wrapper, and through all of them. Each has a subject of its own, because connections
-/// live in the runtime of the trials that opened them.
-pub(crate) fn run<T: Subject>(subject: impl Fn() -> T) -> ExitCode {
-    fn through<T: Subject, S: Store + 'static>(
-        subject: T,
-        kind: &'static str,
-        wrap: impl Fn(T::Store) -> S + Send + Sync + 'static,
-    ) -> impl Iterator<Item = Trial> {
-        trials(Through { subject, wrap }).into_iter().map(move |trial| trial.with_kind(kind))
-    }
+pub(crate) fn through<T: Subject, S: Store + 'static>(
+    subject: T,
+    kind: &'static str,
+    wrap: impl Fn(T::Store) -> S + Send + Sync + 'static,
+) -> impl Iterator<Item = Trial> {
+    trials(Through { subject, wrap }).into_iter().map(move |trial| trial.with_kind(kind))
+}
+
+/// The suite through each wrapper, and through all of them. Each has a subject of its own, because connections live in
+/// the runtime of the trials that opened them.
+pub(crate) fn wrappers<T: Subject>(subject: impl Fn() -> T) -> Vec<Trial> {
     let mut all = Vec::new();
     all.extend(through(subject(), "guarded", guarded));
-    all.extend(through(subject(), "switched, nothing set", Switched::new));
     all.extend(through(subject(), "switched", switched));
     all.extend(through(subject(), "coalesced", Coalesced::new));
     all.extend(through(subject(), "stacked", |store| switched(guarded(Coalesced::new(store)))));
-    all.extend(through(subject(), "stacked otherwise", |store| Coalesced::new(guarded(switched(store)))));
-    libtest_mimic::run(&Arguments::from_args(), all).exit_code()
+    all
+}
+
+/// Runs trials with libtest's arguments.
+pub(crate) fn run(trials: Vec<Trial>) -> ExitCode {
+    libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
