@@ -1,4 +1,8 @@
-#![doc = include_str!("../README.md")]
+// Its examples need what they show.
+#![cfg_attr(
+    all(feature = "memory", feature = "redis", feature = "resilience"),
+    doc = include_str!("../README.md")
+)]
 //!
 //! # Layout
 //!
