@@ -172,8 +172,8 @@ impl HandOver {
         0
     }
 
-    /// Takes up to `most` amounts off the list, those of the keys that came last first.
-    pub(crate) fn take(&self, most: usize) -> Vec<Telling> {
+    /// Takes about `most` amounts off the list, those of the keys that came last first.
+    pub(crate) fn take(&self, most: usize) -> Taken<'_> {
         let mut list = self.lock();
         let mut taken = Vec::new();
         while taken.len() < most
@@ -187,11 +187,11 @@ impl HandOver {
             }));
         }
         self.waiting.store(!list.is_empty(), Ordering::Relaxed);
-        taken
+        Taken { handover: self, tellings: taken }
     }
 
     /// Back onto the list: it could not be told. It has been there, so it fits.
-    pub(crate) fn put_back(&self, tellings: impl IntoIterator<Item = Telling>) {
+    fn put_back(&self, tellings: Vec<Telling>) {
         let mut list = self.lock();
         for Telling { limit, key, amount, id } in tellings {
             let whom = Whom { limit: limit.id(), key };
@@ -203,6 +203,32 @@ impl HandOver {
 
     fn lock(&self) -> MutexGuard<'_, IndexMap<Whom, Owed>> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What was taken off the list. Whatever it still holds when it is dropped goes back: nobody was told.
+#[derive(Debug)]
+pub(crate) struct Taken<'a> {
+    handover: &'a HandOver,
+    tellings: Vec<Telling>,
+}
+
+impl Taken<'_> {
+    pub(crate) fn tellings(&self) -> &[Telling] {
+        &self.tellings
+    }
+
+    /// Keeps those of which `still_owed` says so; it is asked about each in turn.
+    pub(crate) fn keep(&mut self, still_owed: impl FnMut(&Telling) -> bool) {
+        self.tellings.retain(still_owed);
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if !self.tellings.is_empty() {
+            self.handover.put_back(std::mem::take(&mut self.tellings));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use tollgate_core::{ErrorKind, Event, Request, Run, Store, Time};
 
 use super::breaker::Back;
 use super::call::within;
-use super::handover::{HandOver, Telling};
+use super::handover::{HandOver, Taken, Telling};
 use super::watch::Watch;
 
 /// Amounts that are told in one call.
@@ -84,20 +84,17 @@ impl<S: Store + 'static> Recovery<S> {
         let mut most = 2 * self.handover.len() + AT_ONCE;
         let mut outcome = Ok(());
         while outcome.is_ok() && most > 0 {
-            let tellings = self.handover.take(AT_ONCE);
-            if tellings.is_empty() {
-                break;
-            }
-            most = most.saturating_sub(tellings.len());
+            let taken = self.handover.take(AT_ONCE);
+            let Some(first) = taken.tellings().first() else { break };
+            most = most.saturating_sub(taken.tellings().len());
             if ahead.is_none() {
-                ahead = self.ahead(&tellings[0], now).await;
+                ahead = self.ahead(first, now).await;
             }
             let Some(ahead) = ahead else {
-                self.handover.put_back(tellings);
                 outcome = Err(Away);
                 break;
             };
-            let (count, result) = self.tell(tellings, ahead, now).await;
+            let (count, result) = self.tell(taken, ahead, now).await;
             told += count;
             outcome = result;
         }
@@ -114,37 +111,36 @@ impl<S: Store + 'static> Recovery<S> {
         i64::try_from(i128::from(at.nanos()) - i128::from(now.nanos())).ok()
     }
 
-    async fn tell(&self, tellings: Vec<Telling>, ahead: i64, now: Time) -> (usize, Result<(), Away>) {
+    /// Tells what was taken off the list, and how much of it the store knows now. The rest goes back.
+    async fn tell(&self, mut taken: Taken<'_>, ahead: i64, now: Time) -> (usize, Result<(), Away>) {
         let answers = {
-            let charges: Vec<_> = tellings.iter().map(|telling| [telling.charge(ahead)]).collect();
+            let charges: Vec<_> = taken.tellings().iter().map(|telling| [telling.charge(ahead)]).collect();
             let runs: Vec<_> = charges
                 .iter()
-                .zip(&tellings)
+                .zip(taken.tellings())
                 .map(|(charge, telling)| Run::new(Request::new(charge).with_id(telling.id), 1))
                 .collect();
             within(DEADLINE, pin!(self.store.decide_batch(&runs, now))).await
         };
-        let Ok(answers) = answers else {
-            self.handover.put_back(tellings);
-            return (0, Err(Away));
-        };
-        let mut told = 0;
-        let mut missed = Vec::new();
-        for (telling, answer) in tellings.into_iter().zip(answers) {
-            match answer.map_err(|error| error.kind()) {
-                Ok(_) => {
-                    told += 1;
-                    self.watch.counters.handed_over.add(telling.sum());
-                }
-                // No repetition will make that right.
-                Err(ErrorKind::Unsupported | ErrorKind::Corrupt) => {
-                    self.watch.counters.lost.add(telling.sum());
-                }
-                Err(_) => missed.push(telling),
+        let Ok(answers) = answers else { return (0, Err(Away)) };
+        let (mut told, mut outcome) = (0, Ok(()));
+        let mut answers = answers.into_iter();
+        taken.keep(|telling| match answers.next().map(|answer| answer.map_err(|error| error.kind())) {
+            Some(Ok(_)) => {
+                told += 1;
+                self.watch.counters.handed_over.add(telling.sum());
+                false
             }
-        }
-        let outcome = if missed.is_empty() { Ok(()) } else { Err(Away) };
-        self.handover.put_back(missed);
+            // No repetition will make that right.
+            Some(Err(ErrorKind::Unsupported | ErrorKind::Corrupt)) => {
+                self.watch.counters.lost.add(telling.sum());
+                false
+            }
+            Some(Err(_)) | None => {
+                outcome = Err(Away);
+                true
+            }
+        });
         (told, outcome)
     }
 }

@@ -174,6 +174,25 @@ async fn a_telling_whose_answer_is_lost_counts_once() {
     assert_eq!((scene.left(&limit, "a"), scene.guarded.counts().handed_over), (80, 20));
 }
 
+#[test]
+fn a_telling_that_is_cut_off_with_its_runtime_is_not_lost() {
+    let scene = Scene::new(|guarded| guarded.on_failure(half()).closes_after(1));
+    let limit = hourly(LimitBuilder::fixed_window);
+    let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime().block_on(async {
+        scene.open(&limit).await;
+        passes(&scene, &limit, "a", 10).await;
+        scene.faulty.is(Mode::Fine);
+        scene.clock.advance(Duration::from_secs(1));
+        assert_eq!(scene.check(&limit, "b").await.source(), Source::Store);
+        scene.faulty.is(Mode::Hangs);
+        tokio::task::yield_now().await;
+    });
+    assert_eq!(scene.guarded.breaker(), BreakerState::HalfOpen, "it was being told");
+    runtime().block_on(scene.bring_back(&limit));
+    assert_eq!((scene.left(&limit, "a"), scene.guarded.counts().handed_over), (90, 10));
+}
+
 #[tokio::test]
 async fn a_call_that_failed_alone_is_told_with_the_next_that_succeeds() {
     let scene = Scene::new(|guarded| guarded.on_failure(Local::on(MemoryStore::new(), Share::WHOLE)));
