@@ -35,7 +35,7 @@ pub enum Event<'a> {
     HandedOver {
         /// How many keys it was about.
         keys: usize,
-        /// How much could not be told, because too many keys were in use: since the last such event.
+        /// How much could not be told since the last such event.
         lost: u64,
     },
     /// Local and central state were exchanged.

@@ -52,8 +52,8 @@ use crate::time::Time;
 ///
 /// # For wrappers
 ///
-/// A store around a store passes on what it does not change, and reports the capabilities of the whole. What a
-/// others than the store decided is marked so ([`Decision::made_by`]).
+/// A store around a store passes on what it does not change, and reports the capabilities of the whole. What others than the
+/// store decided is marked so ([`Decision::made_by`]).
 pub trait Store: Send + Sync {
     /// What this store can do.
     fn capability(&self) -> Capability;

@@ -31,9 +31,9 @@ use seats::Told;
 /// Turns many concurrent checks into few calls of the store.
 ///
 /// A check that finds few calls under way is sent at once, by itself. Checks that arrive while as many are under way as
-/// there [may be](Self::in_flight) gather, and go with the next call, all of them in one [batch](Store::decide_batch): there is no timer, and nobody waits longer than
-/// for the answer that is already on its way. Equal checks of a batch travel as one, so that a hot key costs
-/// next to nothing.
+/// there [may be](Self::in_flight) gather, and go with the next call, all of them in one
+/// [batch](Store::decide_batch): there is no timer, and nobody waits for more than the answers that are already on their
+/// way. Equal checks of a batch travel as one, so that a hot key costs next to nothing.
 ///
 /// ```
 /// use tollgate_core::{Limit, Limiter};
@@ -64,8 +64,8 @@ use seats::Told;
 /// - **A caller that goes away** before its request was sent takes it along; afterwards the request may have
 ///   taken effect or not.
 ///
-/// Everything else is passed on to the store. Batches are sent by tasks of the tokio runtime that the callers run in. Without
-/// one, those who have waited ask the store themselves.
+/// Everything else is passed on to the store. Batches are sent by tasks of the tokio runtime that the callers run in, which has
+/// to go on running. Without one, those who have waited ask the store themselves.
 ///
 /// Clones share their lanes.
 pub struct Coalesced<S, C = SystemClock> {

@@ -66,8 +66,19 @@ struct Recovery {
     pauses: u32,
     /// Probes that succeeded in a row.
     passed: u32,
-    /// Somebody finds out at the moment.
-    probing: bool,
+    /// Who finds out at the moment, and since when.
+    probing: Option<(u64, Time)>,
+    /// The number of the next who does.
+    next: u64,
+}
+
+impl Recovery {
+    /// Somebody begins to find out.
+    fn probe(&mut self, breaker: &Arc<Breaker>, now: Time) -> Leave {
+        let number = self.next;
+        (self.next, self.probing) = (number + 1, Some((number, now)));
+        Leave::Probe(Probe { breaker: Some(Arc::clone(breaker)), number })
+    }
 }
 
 /// Whether a call may go to the store.
@@ -127,31 +138,35 @@ impl Breaker {
         // Somebody else may have been faster.
         match self.state.load(Ordering::Acquire) {
             CLOSED => (Leave::Ask, None),
-            _ if recovery.probing => (Leave::No(self.settings.pause), None),
+            _ if recovery.probing.is_some_and(|(_, since)| !self.is_long_ago(since, now)) => {
+                (Leave::No(self.settings.pause), None)
+            }
             OPEN => {
                 if until != self.until.load(Ordering::Acquire) {
                     return (Leave::No(self.settings.pause), None);
                 }
-                *recovery = Recovery { probing: true, passed: 0, ..*recovery };
+                recovery.passed = 0;
                 self.state.store(HALF_OPEN, Ordering::Release);
-                (Leave::Probe(Probe { breaker: Some(Arc::clone(self)) }), Some(BreakerState::HalfOpen))
+                (recovery.probe(self, now), Some(BreakerState::HalfOpen))
             }
-            _ => {
-                recovery.probing = true;
-                (Leave::Probe(Probe { breaker: Some(Arc::clone(self)) }), None)
-            }
+            _ => (recovery.probe(self, now), None),
         }
     }
 
-    /// A call that was asked as usual succeeded. Whether there had been failures.
+    /// Whether somebody has had so much time to find out that nothing will come of it: a task on a runtime that nobody
+    /// drives any more.
+    fn is_long_ago(&self, since: Time, now: Time) -> bool {
+        now.since(since).max(since.since(now)) > self.settings.longest_pause
+    }
+
+    /// A call that was asked as usual succeeded.
     #[inline]
-    pub(crate) fn succeeded(&self) -> bool {
+    pub(crate) fn succeeded(&self) {
         if self.outcomes.load(Ordering::Relaxed) == 0 {
-            return false;
+            return;
         }
         let _ =
             self.outcomes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |outcomes| Some(outcomes << 1));
-        true
     }
 
     /// A call that was asked as usual failed.
@@ -175,7 +190,7 @@ impl Breaker {
     fn open(&self, recovery: &mut Recovery, now: Time) -> BreakerState {
         let pause = self.settings.pause.saturating_mul(1 << recovery.pauses.min(16));
         let pause = pause.min(self.settings.longest_pause);
-        *recovery = Recovery { pauses: recovery.pauses.saturating_add(1), passed: 0, probing: false };
+        (recovery.pauses, recovery.passed, recovery.probing) = (recovery.pauses.saturating_add(1), 0, None);
         let until = now + pause - pause.mul_f64(self.part() / 2.0);
         self.until.store(until.nanos(), Ordering::Release);
         self.state.store(OPEN, Ordering::Release);
@@ -184,7 +199,7 @@ impl Breaker {
 
     fn close(&self) {
         let mut recovery = self.lock();
-        *recovery = Recovery::default();
+        *recovery = Recovery { next: recovery.next, ..Recovery::default() };
         self.outcomes.store(0, Ordering::Relaxed);
         self.state.store(CLOSED, Ordering::Release);
     }
@@ -207,6 +222,7 @@ impl Breaker {
 pub(crate) struct Probe {
     /// `None` once the outcome is known.
     breaker: Option<Arc<Breaker>>,
+    number: u64,
 }
 
 impl Probe {
@@ -218,21 +234,25 @@ impl Probe {
             recovery.passed += 1;
             recovery.passed
         };
-        (passed >= breaker.settings.probes).then(|| Back(Self { breaker: self.breaker.take() }))
+        let back = passed >= breaker.settings.probes;
+        back.then(|| Back(Self { breaker: self.breaker.take(), number: self.number }))
     }
 
     /// It failed again.
     pub(crate) fn failed(mut self, now: Time) -> Option<BreakerState> {
         let breaker = self.breaker.take()?;
         let mut recovery = breaker.lock();
-        Some(breaker.open(&mut recovery, now))
+        // Another may have been let through because this one took so long.
+        let is_last = recovery.probing.is_some_and(|(number, _)| number == self.number);
+        is_last.then(|| breaker.open(&mut recovery, now))
     }
 }
 
 impl Drop for Probe {
     fn drop(&mut self) {
         if let Some(breaker) = &self.breaker {
-            breaker.lock().probing = false;
+            let mut recovery = breaker.lock();
+            recovery.probing.take_if(|(number, _)| *number == self.number);
         }
     }
 }
@@ -245,6 +265,9 @@ impl Back {
     /// Everybody asks it again.
     pub(crate) fn close(mut self) -> Option<BreakerState> {
         let breaker = self.0.breaker.take()?;
+        if breaker.is_closed() {
+            return None;
+        }
         breaker.close();
         Some(BreakerState::Closed)
     }
@@ -360,6 +383,20 @@ mod tests {
         let later = NOW + Duration::from_secs(1);
         drop(probe(&breaker, later).expect("a probe"));
         assert!(probe(&breaker, later).is_some());
+    }
+
+    #[test]
+    fn a_probe_that_nothing_comes_of_is_followed_by_another() {
+        let breaker = opened();
+        let later = NOW + Duration::from_secs(1);
+        let lost = probe(&breaker, later).expect("a probe");
+        assert!(probe(&breaker, later + Duration::from_secs(4)).is_none());
+        let last = later + Duration::from_secs(5);
+        let next = probe(&breaker, last).expect("another");
+        assert_eq!(lost.failed(last), None, "what became of the first no longer counts");
+        assert!(next.succeeded().is_none());
+        let back = probe(&breaker, last).and_then(Probe::succeeded).expect("enough");
+        assert_eq!((back.close(), breaker.state()), (Some(BreakerState::Closed), BreakerState::Closed));
     }
 
     #[test]

@@ -31,7 +31,7 @@ counts! {
     failed,
     /// Of these, calls without an answer in time.
     late,
-    /// Panics in the store, or in a rule.
+    /// Panics: in the store, in another store that decided instead, or in a rule.
     panicked,
     /// Calls that were kept away from the store because it had failed before.
     not_asked,
@@ -45,7 +45,7 @@ counts! {
     opened,
     /// How much the store was told of that had been granted while it was away.
     handed_over,
-    /// How much it could not be told of, because too many keys were in use.
+    /// How much it could not be told of: too many keys were in use, or it does not understand what it has of the key.
     lost,
 }
 

@@ -9,14 +9,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indexmap::{Equivalent, IndexMap};
-use tollgate_core::{Action, Charge, Decision, Key, Limit, MAX_COUNT, OperationId, OwnedKey, Time};
+use tollgate_core::{
+    Action, Charge, Decision, ErrorKind, Key, Limit, MAX_COUNT, OperationId, OwnedKey, Time,
+};
 
 use super::policy::Shared;
 
 /// Amounts of one key are told apart to this part of the time that the limit remembers.
 const GRAIN: u32 = 16;
-/// The most amounts of one key; older ones are added up.
-const MOST_AMOUNTS: usize = 3 * GRAIN as usize;
+/// The most amounts of one key: twice as many as there are grains that a limit remembers, and what was given back.
+const MOST_AMOUNTS: usize = 4 * GRAIN as usize;
+/// How many entries are looked at when there is no room for another.
+const LOOKS: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct HandOver {
@@ -25,8 +29,15 @@ pub(crate) struct HandOver {
     shortest: Duration,
     /// Whether there is anything on the list: read on every call, so it does not take the lock.
     waiting: AtomicBool,
-    list: Mutex<IndexMap<Whom, Owed>>,
+    list: Mutex<List>,
     lost: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct List {
+    owed: IndexMap<Whom, Owed>,
+    /// Where it was last looked for entries that need not be told any more.
+    looked_at: usize,
 }
 
 /// Whose state: a limit by its id, and a key.
@@ -53,6 +64,8 @@ impl Equivalent<Whom> for Sought<'_> {
 #[derive(Debug)]
 struct Owed {
     limit: Limit,
+    /// How long the limit remembers.
+    memory: Duration,
     amounts: Vec<Amount>,
 }
 
@@ -66,22 +79,40 @@ pub(crate) struct Amount {
     id: Option<OperationId>,
 }
 
+impl Amount {
+    /// Adds another of about the same time, if that is as good as both. What was granted is booked at the later
+    /// instant, to be remembered for long enough, and what was given back at the earlier, to count in no later window:
+    /// so a sum of both stays where it is, and only if something granted is left.
+    fn joined(self, new: Self) -> Option<Self> {
+        let sum = self.sum.checked_add(new.sum)?;
+        let at = match (self.sum >= 0, new.sum >= 0) {
+            (true, true) => self.at.max(new.at),
+            (true, false) if sum >= 0 => self.at,
+            (false, false) => self.at.min(new.at),
+            _ => return None,
+        };
+        self.id.is_none().then_some(Self { at, sum, ..self })
+    }
+}
+
 /// One amount on its way to the store.
 #[derive(Debug)]
 pub(crate) struct Telling {
     limit: Limit,
+    memory: Duration,
     key: OwnedKey,
     amount: Amount,
-    pub(crate) id: OperationId,
 }
 
 impl Telling {
-    pub(crate) fn limit(&self) -> &Limit {
-        &self.limit
+    /// Names it, if it has no id yet: it is about to be told.
+    pub(crate) fn name(&mut self) -> OperationId {
+        *self.amount.id.get_or_insert_with(OperationId::unique)
     }
 
-    pub(crate) fn key(&self) -> Key<'_> {
-        self.key.as_key()
+    /// Both are about the same key.
+    pub(crate) fn is_about(&self, other: &Self) -> bool {
+        self.limit.id() == other.limit.id() && self.key == other.key
     }
 
     /// The charge for a store whose clock is `ahead` nanoseconds ahead of the callers'.
@@ -89,7 +120,7 @@ impl Telling {
         let at = Some(Time::from_nanos(self.amount.at.nanos().saturating_add_signed(ahead)));
         let action = if self.amount.sum < 0 { Action::Refund { at } } else { Action::Debit { at } };
         let cost = u32::try_from(self.amount.sum.unsigned_abs()).unwrap_or(MAX_COUNT).min(MAX_COUNT);
-        self.limit.charge(self.key()).cost(cost).action(action)
+        self.limit.charge(self.key.as_key()).cost(cost).action(action)
     }
 
     /// How much it is about.
@@ -123,10 +154,15 @@ impl HandOver {
 
     /// How many keys are on the list.
     pub(crate) fn len(&self) -> usize {
-        self.lock().len()
+        self.lock().owed.len()
     }
 
-    /// How much did not fit on the list since this was last asked.
+    /// So much cannot be told.
+    pub(crate) fn lose(&self, amount: u64) {
+        self.lost.fetch_add(amount, Ordering::Relaxed);
+    }
+
+    /// How much could not be told since this was last asked.
     pub(crate) fn take_lost(&self) -> u64 {
         self.lost.swap(0, Ordering::Relaxed)
     }
@@ -155,53 +191,53 @@ impl HandOver {
             Action::Debit { at } => (granted, at.unwrap_or(now)),
             _ => (granted, now),
         };
+        let amount = Amount { since: at, at, sum, id: None };
         let sought = Sought { limit: shared.whole.id(), key: charge.key() };
         let mut list = self.lock();
-        if let Some(owed) = list.get_mut(&sought) {
-            owed.add(Amount { since: at, at, sum, id: None }, memory, now);
-            return 0;
-        }
-        if list.len() >= self.most_keys {
-            self.lost.fetch_add(sum.unsigned_abs(), Ordering::Relaxed);
-            return sum.unsigned_abs();
-        }
-        let whom = Whom { limit: sought.limit, key: charge.key().into() };
-        let amounts = vec![Amount { since: at, at, sum, id: None }];
-        list.insert(whom, Owed { limit: shared.whole.clone(), amounts });
-        self.waiting.store(true, Ordering::Relaxed);
-        0
+        let lost = if let Some(owed) = list.owed.get_mut(&sought) {
+            owed.add(amount, now)
+        } else if list.owed.len() < self.most_keys || list.makes_room(now) {
+            let whom = Whom { limit: sought.limit, key: charge.key().into() };
+            list.owed.insert(whom, Owed { limit: shared.whole.clone(), memory, amounts: vec![amount] });
+            self.waiting.store(true, Ordering::Relaxed);
+            0
+        } else {
+            sum.unsigned_abs()
+        };
+        self.lose(lost);
+        lost
     }
 
-    /// Takes about `most` amounts off the list, those of the keys that came last first.
+    /// Takes the amounts of some keys off the list, about `most` of them; those of the keys that came last first.
     pub(crate) fn take(&self, most: usize) -> Taken<'_> {
         let mut list = self.lock();
-        let mut taken = Vec::new();
-        while taken.len() < most
-            && let Some((whom, owed)) = list.pop()
+        let (mut tellings, mut keys) = (Vec::new(), 0);
+        while tellings.len() < most
+            && let Some((whom, Owed { limit, memory, amounts })) = list.owed.pop()
         {
-            taken.extend(owed.amounts.into_iter().filter(|amount| amount.sum != 0).map(|amount| Telling {
-                limit: owed.limit.clone(),
-                key: whom.key.clone(),
-                amount,
-                id: amount.id.unwrap_or_else(OperationId::unique),
+            keys += 1;
+            let amounts = amounts.into_iter().filter(|amount| amount.sum != 0);
+            tellings.extend(amounts.map(|amount| {
+                let (limit, key) = (limit.clone(), whom.key.clone());
+                Telling { limit, memory, key, amount }
             }));
         }
-        self.waiting.store(!list.is_empty(), Ordering::Relaxed);
-        Taken { handover: self, tellings: taken }
+        self.waiting.store(!list.owed.is_empty(), Ordering::Relaxed);
+        Taken { handover: self, tellings, keys }
     }
 
     /// Back onto the list: it could not be told. It has been there, so it fits.
     fn put_back(&self, tellings: Vec<Telling>) {
         let mut list = self.lock();
-        for Telling { limit, key, amount, id } in tellings {
+        for Telling { limit, memory, key, amount } in tellings {
             let whom = Whom { limit: limit.id(), key };
-            let owed = list.entry(whom).or_insert_with(|| Owed { limit, amounts: Vec::new() });
-            owed.amounts.push(Amount { id: Some(id), ..amount });
+            let owed = list.owed.entry(whom).or_insert_with(|| Owed { limit, memory, amounts: Vec::new() });
+            self.lose(owed.add(amount, amount.at));
         }
-        self.waiting.store(!list.is_empty(), Ordering::Relaxed);
+        self.waiting.store(!list.owed.is_empty(), Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, IndexMap<Whom, Owed>> {
+    fn lock(&self) -> MutexGuard<'_, List> {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -211,16 +247,38 @@ impl HandOver {
 pub(crate) struct Taken<'a> {
     handover: &'a HandOver,
     tellings: Vec<Telling>,
+    /// How many keys they are about.
+    pub(crate) keys: usize,
 }
 
 impl Taken<'_> {
+    /// Names them all: they are about to be told.
+    pub(crate) fn name(&mut self) -> Vec<OperationId> {
+        self.tellings.iter_mut().map(Telling::name).collect()
+    }
+
     pub(crate) fn tellings(&self) -> &[Telling] {
         &self.tellings
     }
 
-    /// Keeps those of which `still_owed` says so; it is asked about each in turn.
-    pub(crate) fn keep(&mut self, still_owed: impl FnMut(&Telling) -> bool) {
-        self.tellings.retain(still_owed);
+    /// Sorts them by how each was answered: what was told, whether something is still to be told and goes back, and what
+    /// no repetition will make right.
+    pub(crate) fn settle(
+        mut self,
+        answers: impl Iterator<Item = Option<ErrorKind>>,
+    ) -> (Vec<Telling>, bool, Vec<Telling>) {
+        let (mut told, mut lost, mut missed) = (Vec::new(), Vec::new(), Vec::new());
+        // One without an answer has an unknown one.
+        let answers = answers.chain(std::iter::repeat(Some(ErrorKind::Internal)));
+        for (telling, answer) in std::mem::take(&mut self.tellings).into_iter().zip(answers) {
+            match answer {
+                None => told.push(telling),
+                Some(ErrorKind::Unsupported | ErrorKind::Corrupt) => lost.push(telling),
+                Some(_) => missed.push(telling),
+            }
+        }
+        self.tellings = missed;
+        (told, !self.tellings.is_empty(), lost)
     }
 }
 
@@ -232,28 +290,44 @@ impl Drop for Taken<'_> {
     }
 }
 
+impl List {
+    /// Looks at a few entries, and drops those that no limit remembers any more. Whether there is room then.
+    fn makes_room(&mut self, now: Time) -> bool {
+        let before = self.owed.len();
+        for _ in 0..LOOKS.min(before) {
+            self.looked_at = (self.looked_at + 1) % self.owed.len().max(1);
+            if self.owed.get_index(self.looked_at).is_some_and(|(_, owed)| owed.is_over(now)) {
+                self.owed.swap_remove_index(self.looked_at);
+            }
+        }
+        self.owed.len() < before
+    }
+}
+
 impl Owed {
-    fn add(&mut self, new: Amount, memory: Duration, now: Time) {
-        let grain = memory / GRAIN;
-        let joins = |amount: &&mut Amount| {
-            amount.id.is_none() && new.at >= amount.since && new.at.since(amount.since) <= grain
-        };
+    /// The limit remembers nothing of it any more: windows that slide look back for two periods.
+    fn is_over(&self, now: Time) -> bool {
+        self.amounts.iter().all(|amount| now.since(amount.at) > 2 * self.memory)
+    }
+
+    /// Adds an amount. How much is lost by that, if there are too many.
+    fn add(&mut self, new: Amount, now: Time) -> u64 {
+        let grain = self.memory / GRAIN;
+        let near = |amount: &Amount| new.at >= amount.since && new.at.since(amount.since) <= grain;
         // The newest first: that is where nearly all belong.
-        if let Some(amount) = self.amounts.iter_mut().rev().find(joins) {
-            amount.sum = amount.sum.saturating_add(new.sum);
-            // The latest instant of all: it is remembered until then, and never shorter.
-            amount.at = amount.at.max(new.at);
-            return;
+        let joined = |(index, amount): (usize, &Amount)| {
+            let joins = new.id.is_none() && near(amount);
+            joins.then(|| amount.joined(new)).flatten().map(|sum| (index, sum))
+        };
+        if let Some((index, sum)) = self.amounts.iter().enumerate().rev().find_map(joined) {
+            self.amounts[index] = sum;
+            return 0;
         }
         // What no limit remembers any more need not be told.
+        let memory = self.memory;
         self.amounts.retain(|amount| now.since(amount.at) <= 2 * memory);
-        if self.amounts.len() >= MOST_AMOUNTS
-            && let Some(amount) = self.amounts.iter_mut().rev().find(|amount| amount.id.is_none())
-        {
-            amount.sum = amount.sum.saturating_add(new.sum);
-            amount.at = amount.at.max(new.at);
-            return;
-        }
+        let lost = if self.amounts.len() >= MOST_AMOUNTS { self.amounts.remove(0).sum } else { 0 };
         self.amounts.push(new);
+        lost.unsigned_abs()
     }
 }

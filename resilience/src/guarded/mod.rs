@@ -60,7 +60,8 @@ use watch::Watch;
 /// | [`Deny`](OnFailure::Deny) | denied, until the store is asked again | error | error | error |
 /// | [`Local`](OnFailure::Local) | on the other store, with the share | on the other store | on the other store | error |
 ///
-/// A request whose limits have different policies passes if all of them let it pass, and takes nothing otherwise.
+/// A request whose limits have different policies passes if all of them let it pass, and takes nothing otherwise, except
+/// that a lease that was released on one of several other stores stays released.
 /// A lease that the other store does not know is renewed: nobody can say that it is lost.
 ///
 /// # The breaker
@@ -79,7 +80,8 @@ use watch::Watch;
 ///
 /// # Needs
 ///
-/// Calls that wait need a tokio runtime with its timer, as the stores do that wait. Panics are contained where they unwind.
+/// Calls that wait need a tokio runtime with its timer, as the stores do that wait, and one that goes on running: tasks on it
+/// tell the store what it missed. Panics are contained where they unwind.
 #[derive(Debug)]
 pub struct Guarded<S> {
     deadline: Duration,
@@ -91,17 +93,16 @@ pub struct Guarded<S> {
 impl<S: Store + 'static> Guarded<S> {
     /// Guards a store: what it does not decide passes, unless a policy says otherwise.
     pub fn new(store: S) -> Self {
-        let (handover, watch) = (HandOver::default(), Watch::default());
-        let (handover, watch) = (Arc::new(handover), Arc::new(watch));
+        let recovery = Recovery::new(store);
         Self {
             deadline: Duration::from_millis(20),
             breaker: Arc::new(Breaker::new(Settings::default())),
             stand_in: StandIn {
                 policies: policy::Policies::default(),
-                handover: Arc::clone(&handover),
-                watch: Arc::clone(&watch),
+                handover: Arc::clone(&recovery.handover),
+                watch: Arc::clone(&recovery.watch),
             },
-            recovery: Recovery { store: Arc::new(store), handover, watch, busy: Arc::default() },
+            recovery,
         }
     }
 
@@ -210,9 +211,10 @@ impl<S: Store + 'static> Guarded<S> {
             return self.decide(Request::new(charges.as_ref()), now).await;
         }
         self.watch().counters.panicked.one();
-        let outcome = match self.stand_in.policies.of(rule) {
-            OnFailure::Deny => Outcome::Denied,
-            OnFailure::Allow | OnFailure::Local(_) => Outcome::Allowed,
+        let pause = u64::try_from(self.breaker.settings().pause.as_nanos()).unwrap_or(u64::MAX);
+        let (outcome, wait) = match self.stand_in.policies.of(rule) {
+            OnFailure::Deny => (Outcome::Denied, pause),
+            OnFailure::Allow | OnFailure::Local(_) => (Outcome::Allowed, 0),
         };
         let nothing = RawDecision {
             outcome,
@@ -221,8 +223,8 @@ impl<S: Store + 'static> Guarded<S> {
             limit: 0,
             left: 0,
             unit: 1,
-            wait: 0,
-            reset: 0,
+            wait,
+            reset: wait,
         };
         let decision = Decision::from(nothing);
         self.watch().fell_back(rule, FallbackReason::Panicked, &decision);
@@ -255,26 +257,37 @@ impl<S: Store + 'static> Guarded<S> {
     /// What the outcome of a call means for the store.
     #[inline]
     fn learn(&self, probe: Option<Probe>, now: impl FnOnce() -> Time, failure: Option<&Failure>) {
-        match failure.filter(|failure| is_about_the_store(failure)) {
-            None => match probe {
-                None => {
-                    self.breaker.succeeded();
-                    if self.recovery.handover.is_waiting() {
-                        self.recovery.catch_up(now());
-                    }
+        let kind = match failure {
+            Some(Failure::Error(error)) => Some(error.kind()),
+            Some(Failure::Late(_) | Failure::Panic) => Some(ErrorKind::Internal),
+            None => None,
+        };
+        // Refused before it was sent, perhaps: the store may not even have been asked.
+        if kind == Some(ErrorKind::Unsupported) {
+            return;
+        }
+        if let Some(failure) = failure {
+            self.watch().failed(failure);
+        }
+        // A state that nobody understands is one key's, and the store is there.
+        if !matches!(kind, None | Some(ErrorKind::Corrupt)) {
+            self.watch().changed(match probe {
+                None => self.breaker.failed(now()),
+                Some(probe) => probe.failed(now()),
+            });
+            return;
+        }
+        match probe {
+            None => {
+                self.breaker.succeeded();
+                if self.recovery.handover.is_waiting() {
+                    self.recovery.catch_up(now());
                 }
-                Some(probe) => {
-                    if let Some(back) = probe.succeeded() {
-                        self.recovery.back(back, now());
-                    }
+            }
+            Some(probe) => {
+                if let Some(back) = probe.succeeded() {
+                    self.recovery.back(back, now());
                 }
-            },
-            Some(failure) => {
-                self.watch().failed(failure);
-                self.watch().changed(match probe {
-                    None => self.breaker.failed(now()),
-                    Some(probe) => probe.failed(now()),
-                });
             }
         }
     }
@@ -288,7 +301,8 @@ impl<S: Store + 'static> Guarded<S> {
         call: impl FnOnce() -> F,
     ) -> Result<T, Trouble> {
         let began = self.watch().begin();
-        let answer = within(self.deadline, pin!(call())).await;
+        // The call is made in there, too: that may panic as well.
+        let answer = within(self.deadline, pin!(async { call().await })).await;
         self.answered(probe, now, began, answer.and_then(|answer| answer.map_err(Failure::Error)))
     }
 
@@ -327,9 +341,16 @@ impl<S: Store + 'static> Guarded<S> {
     }
 }
 
-/// Whether a failure says something about the store, and not just about what it was asked.
-fn is_about_the_store(failure: &Failure) -> bool {
-    !matches!(failure, Failure::Error(error) if matches!(error.kind(), ErrorKind::Unsupported | ErrorKind::Corrupt))
+/// The failure that says most about the store, of the runs of one call.
+fn gravest(failures: impl Iterator<Item = Failure>) -> Option<Failure> {
+    failures.max_by_key(|failure| match failure {
+        Failure::Error(error) => match error.kind() {
+            ErrorKind::Unsupported => 0,
+            ErrorKind::Corrupt => 1,
+            _ => 2,
+        },
+        Failure::Late(_) | Failure::Panic => 2,
+    })
 }
 
 impl<S: Store + 'static> Store for Guarded<S> {
@@ -339,6 +360,10 @@ impl<S: Store + 'static> Store for Guarded<S> {
     }
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
+        if request.charges().is_empty() {
+            // Nothing that a store would have to be asked about, or could show by that it is there.
+            return Ok(Verdict::new([], now));
+        }
         let asked = match self.leave(|| now) {
             Ok(probe) => self.ask(probe, || now, || self.store().decide(request, now)).await,
             Err(trouble) => Err(trouble),
@@ -355,28 +380,37 @@ impl<S: Store + 'static> Store for Guarded<S> {
     }
 
     async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {
+        if batch.iter().all(|run| run.request().charges().is_empty()) {
+            let empty = |run: &Run<'_>| (0..run.count()).map(|_| Verdict::new([], now)).collect();
+            return batch.iter().map(|run| Ok(RunVerdict::from_verdicts(empty(run)))).collect();
+        }
         let probe = match self.leave(|| now) {
             Ok(probe) => probe,
             Err(trouble) => return batch.iter().map(|run| self.stand_in_for(run, now, &trouble)).collect(),
         };
         let began = self.watch().begin();
-        let answers = match within(self.deadline, pin!(self.store().decide_batch(batch, now))).await {
-            Ok(answers) => answers,
-            Err(failure) => {
-                let failed: Result<(), _> = self.answered(probe, || now, began, Err(failure));
-                let Err(trouble) = failed else { return Vec::new() };
-                return batch.iter().map(|run| self.stand_in_for(run, now, &trouble)).collect();
-            }
-        };
+        let answers =
+            match within(self.deadline, pin!(async { self.store().decide_batch(batch, now).await })).await {
+                Ok(answers) => answers,
+                Err(failure) => {
+                    let failed: Result<(), _> = self.answered(probe, || now, began, Err(failure));
+                    let Err(trouble) = failed else { return Vec::new() };
+                    return batch.iter().map(|run| self.stand_in_for(run, now, &trouble)).collect();
+                }
+            };
         // One call, however many runs it carried: it failed if one of them did.
-        let errors = answers.iter().filter_map(|answer| answer.as_ref().err().cloned().map(Failure::Error));
-        let failure = errors.max_by_key(is_about_the_store);
+        let failure =
+            gravest(answers.iter().filter_map(|answer| answer.as_ref().err().cloned().map(Failure::Error)));
         self.watch().called(began, failure.as_ref());
         self.learn(probe, || now, failure.as_ref());
         let answer = |(run, answer): (&Run<'_>, Result<RunVerdict, StoreError>)| {
             answer.or_else(|error| self.stand_in_for(run, now, &self.trouble(Failure::Error(error))))
         };
-        batch.iter().zip(answers).map(answer).collect()
+        let missing = || {
+            let message = "the store answered a batch without an answer for each run";
+            Err(StoreError::new(ErrorKind::Internal, message).with_unknown_effect())
+        };
+        batch.iter().zip(answers.into_iter().chain(std::iter::repeat_with(missing))).map(answer).collect()
     }
 
     fn lane(&self, charge: &Charge<'_>) -> u64 {

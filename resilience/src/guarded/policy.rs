@@ -141,10 +141,19 @@ impl Default for Policies {
 impl Policies {
     pub(crate) fn set_usual(&mut self, policy: OnFailure) {
         self.usual = policy;
+        self.forget_shares();
     }
 
     pub(crate) fn set(&mut self, limit: &str, policy: OnFailure) {
         self.by_name.insert(limit.into(), policy);
+        self.forget_shares();
+    }
+
+    /// They are those of the policies before.
+    fn forget_shares(&mut self) {
+        for share in &mut self.shares {
+            share.take();
+        }
     }
 
     pub(crate) fn of(&self, name: &str) -> &OnFailure {

@@ -2,11 +2,11 @@
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tollgate_core::{ErrorKind, Event, Request, Run, Store, Time};
+use tollgate_core::{Clock, Event, Key, Limit, Request, Run, Store, SystemClock, Time, Timekeeper};
 
 use super::breaker::Back;
 use super::call::within;
@@ -17,6 +17,8 @@ use super::watch::Watch;
 const AT_ONCE: usize = 64;
 /// Nobody waits for the telling, except for the store to be asked again.
 const DEADLINE: Duration = Duration::from_secs(1);
+/// After a telling that failed while everybody asks the store.
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What a task needs to tell a store what it missed.
 #[derive(Debug)]
@@ -24,8 +26,15 @@ pub(crate) struct Recovery<S> {
     pub(crate) store: Arc<S>,
     pub(crate) handover: Arc<HandOver>,
     pub(crate) watch: Arc<Watch>,
-    /// Somebody tells it at the moment.
-    pub(crate) busy: Arc<AtomicBool>,
+    catching_up: Arc<CatchingUp>,
+}
+
+/// Whether somebody tells the store while everybody asks it.
+#[derive(Debug, Default)]
+struct CatchingUp {
+    busy: AtomicBool,
+    /// After a telling that failed, not before this time.
+    not_before: AtomicU64,
 }
 
 impl<S> Clone for Recovery<S> {
@@ -34,13 +43,38 @@ impl<S> Clone for Recovery<S> {
             store: Arc::clone(&self.store),
             handover: Arc::clone(&self.handover),
             watch: Arc::clone(&self.watch),
-            busy: Arc::clone(&self.busy),
+            catching_up: Arc::clone(&self.catching_up),
         }
     }
 }
 
 /// The store is away again.
 struct Away;
+
+/// The callers' time, as it goes on while a task runs.
+struct Now {
+    at_first: Time,
+    clock: SystemClock,
+    began: Time,
+}
+
+impl Now {
+    fn from(at_first: Time) -> Self {
+        let clock = SystemClock::new();
+        Self { at_first, began: clock.now(), clock }
+    }
+
+    fn get(&self) -> Time {
+        self.at_first + self.clock.now().since(self.began)
+    }
+}
+
+impl<S> Recovery<S> {
+    pub(crate) fn new(store: S) -> Self {
+        let (handover, watch, catching_up) = Default::default();
+        Self { store: Arc::new(store), handover, watch, catching_up }
+    }
+}
 
 impl<S: Store + 'static> Recovery<S> {
     /// The store is back, as seen at `now`.
@@ -50,106 +84,111 @@ impl<S: Store + 'static> Recovery<S> {
             self.watch.changed(back.close());
             return;
         };
-        let recovery = self.clone();
+        let (recovery, now) = (self.clone(), Now::from(now));
         runtime.spawn(async move {
             // Others go on as before until it knows everything: its first answers are right.
-            if recovery.tell_all(now).await.is_err() {
-                recovery.watch.changed(back.failed(now));
+            if recovery.tell_all(&now).await.is_err() {
+                recovery.watch.changed(back.failed(now.get()));
                 return;
             }
             recovery.watch.changed(back.close());
             // What was granted while the last of it was told.
-            let _ = recovery.tell_all(now).await;
+            let _ = recovery.tell_all(&now).await;
         });
     }
 
     /// The store answers, and has not been told everything: calls failed now and then, without an end.
     pub(crate) fn catch_up(&self, now: Time) {
         let Ok(runtime) = Handle::try_current() else { return };
-        if self.busy.swap(true, Ordering::AcqRel) {
+        let early = now.nanos() < self.catching_up.not_before.load(Ordering::Relaxed);
+        if early || self.catching_up.busy.swap(true, Ordering::AcqRel) {
             return;
         }
-        let (recovery, busy) = (self.clone(), Busy(Arc::clone(&self.busy)));
+        let (recovery, now, busy) = (self.clone(), Now::from(now), Busy(Arc::clone(&self.catching_up)));
         runtime.spawn(async move {
-            // What cannot be told stays on the list, for the next call that succeeds.
-            let _ = recovery.tell_all(now).await;
+            // What cannot be told stays on the list, for a call that succeeds later.
+            if recovery.tell_all(&now).await.is_err() {
+                let later = now.get() + PAUSE;
+                recovery.catching_up.not_before.store(later.nanos(), Ordering::Relaxed);
+            }
             drop(busy);
         });
     }
 
     /// Tells everything that is on the list.
-    async fn tell_all(&self, now: Time) -> Result<(), Away> {
+    async fn tell_all(&self, now: &Now) -> Result<(), Away> {
         let (mut ahead, mut told) = (None, 0);
-        // New amounts may come as fast as old ones go: those wait for the next time.
+        // New keys may come as fast as old ones go: those wait for the next time.
         let mut most = 2 * self.handover.len() + AT_ONCE;
         let mut outcome = Ok(());
         while outcome.is_ok() && most > 0 {
             let taken = self.handover.take(AT_ONCE);
-            let Some(first) = taken.tellings().first() else { break };
-            most = most.saturating_sub(taken.tellings().len());
+            if taken.keys == 0 {
+                break;
+            }
+            most = most.saturating_sub(taken.keys);
             if ahead.is_none() {
-                ahead = self.ahead(first, now).await;
+                ahead = self.ahead(now.get()).await;
             }
             let Some(ahead) = ahead else {
                 outcome = Err(Away);
                 break;
             };
-            let (count, result) = self.tell(taken, ahead, now).await;
+            let (count, result) = self.tell(taken, ahead, now.get()).await;
             told += count;
             outcome = result;
         }
-        if told > 0 {
-            self.watch.tell(Event::HandedOver { keys: told, lost: self.handover.take_lost() });
+        let lost = self.handover.take_lost();
+        if told > 0 || lost > 0 {
+            self.watch.tell(Event::HandedOver { keys: told, lost });
         }
         outcome
     }
 
     /// How many nanoseconds the clock that decides is ahead of the callers'.
-    async fn ahead(&self, telling: &Telling, now: Time) -> Option<i64> {
-        let export = pin!(self.store.export(telling.limit(), telling.key(), now));
-        let at = within(DEADLINE, export).await.ok()?.ok()?.at;
+    async fn ahead(&self, now: Time) -> Option<i64> {
+        if self.store.capability().timekeeper == Timekeeper::Caller {
+            return Some(0);
+        }
+        // A look at what nobody uses: there, nothing but the store itself can be wrong.
+        let clock = Limit::per_second(1).build("tollgate clock").ok()?;
+        let look = [clock.charge(Key::new("tollgate", "clock")).cost(0)];
+        let look = pin!(async { self.store.decide(Request::new(&look), now).await });
+        let at = within(DEADLINE, look).await.ok()?.ok()?.decided_at();
         i64::try_from(i128::from(at.nanos()) - i128::from(now.nanos())).ok()
     }
 
-    /// Tells what was taken off the list, and how much of it the store knows now. The rest goes back.
+    /// Tells what was taken off the list; of how many keys. What could not be told goes back.
     async fn tell(&self, mut taken: Taken<'_>, ahead: i64, now: Time) -> (usize, Result<(), Away>) {
+        let ids = taken.name();
         let answers = {
             let charges: Vec<_> = taken.tellings().iter().map(|telling| [telling.charge(ahead)]).collect();
             let runs: Vec<_> = charges
                 .iter()
-                .zip(taken.tellings())
-                .map(|(charge, telling)| Run::new(Request::new(charge).with_id(telling.id), 1))
+                .zip(ids)
+                .map(|(charge, id)| Run::new(Request::new(charge).with_id(id), 1))
                 .collect();
-            within(DEADLINE, pin!(self.store.decide_batch(&runs, now))).await
+            within(DEADLINE, pin!(async { self.store.decide_batch(&runs, now).await })).await
         };
         let Ok(answers) = answers else { return (0, Err(Away)) };
-        let (mut told, mut outcome) = (0, Ok(()));
-        let mut answers = answers.into_iter();
-        taken.keep(|telling| match answers.next().map(|answer| answer.map_err(|error| error.kind())) {
-            Some(Ok(_)) => {
-                told += 1;
-                self.watch.counters.handed_over.add(telling.sum());
-                false
-            }
-            // No repetition will make that right.
-            Some(Err(ErrorKind::Unsupported | ErrorKind::Corrupt)) => {
-                self.watch.counters.lost.add(telling.sum());
-                false
-            }
-            Some(Err(_)) | None => {
-                outcome = Err(Away);
-                true
-            }
-        });
-        (told, outcome)
+        let kinds = answers.into_iter().map(|answer| answer.err().map(|error| error.kind()));
+        let (told, missed, lost) = taken.settle(kinds);
+        for (counter, tellings) in
+            [(&self.watch.counters.handed_over, &told), (&self.watch.counters.lost, &lost)]
+        {
+            counter.add(tellings.iter().map(Telling::sum).sum());
+        }
+        self.handover.lose(lost.iter().map(Telling::sum).sum());
+        let keys = told.chunk_by(Telling::is_about).count();
+        (keys, if missed { Err(Away) } else { Ok(()) })
     }
 }
 
 /// Whoever tells is no longer at it when this goes away, however that happens.
-struct Busy(Arc<AtomicBool>);
+struct Busy(Arc<CatchingUp>);
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
+        self.0.busy.store(false, Ordering::Release);
     }
 }

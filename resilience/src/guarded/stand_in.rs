@@ -99,7 +99,7 @@ impl StandIn {
         trouble: &Trouble,
     ) -> Result<Verdict, StoreError> {
         let charges = request.charges();
-        if let [charge] = charges {
+        if let ([charge], None) = (charges, request.id()) {
             return Ok(Verdict::one(self.decide_one(charge, now, trouble)?, now));
         }
         request.supported()?;
@@ -128,7 +128,7 @@ impl StandIn {
         }
         let mut done = 0;
         while !refused && done < locals.len() {
-            refused = !self.group(&locals[done], charges, now, trouble.wait, &mut told);
+            refused = !self.group(&locals[done], request, now, trouble.wait, &mut told);
             done += 1;
         }
         if refused {
@@ -163,25 +163,23 @@ impl StandIn {
     ) -> Decision {
         // A share that cannot be counted is none.
         let Ok(share) = &shared.share else { return Decision::refusing(charge, wait, Source::Policy) };
-        match contained(|| local.store.charge_at(&charge.against(share), now)) {
-            Ok(decision) => as_told(charge, decision, wait),
-            Err(failure) => {
-                self.watch.failed(&failure);
-                Decision::refusing(charge, wait, Source::Policy)
-            }
+        if let Ok(decision) = contained(|| local.store.charge_at(&charge.against(share), now)) {
+            return as_told(charge, decision, wait);
         }
+        self.watch.counters.panicked.one();
+        Decision::refusing(charge, wait, Source::Policy)
     }
 
     /// Decides the charges of one store together. Whether they passed.
     fn group(
         &self,
         group: &Group<'_>,
-        charges: &[Charge<'_>],
+        request: Request<'_>,
         now: Time,
         wait: Duration,
         told: &mut [Option<Decision>],
     ) -> bool {
-        let whole: Vec<_> = group.indexes.iter().map(|index| charges[*index]).collect();
+        let whole: Vec<_> = group.indexes.iter().map(|index| request.charges()[*index]).collect();
         let shares: Result<Vec<_>, _> = whole
             .iter()
             .map(|charge| {
@@ -191,13 +189,13 @@ impl StandIn {
         let verdict = shares.ok().and_then(|shares| {
             let ours: Vec<_> =
                 whole.iter().zip(&shares).map(|(charge, share)| charge.against(share)).collect();
-            match contained(|| group.local.store.decide_at(Request::new(&ours), now)) {
-                Ok(verdict) => verdict.ok(),
-                Err(failure) => {
-                    self.watch.failed(&failure);
-                    None
-                }
+            let ours = Request::new(&ours);
+            let ours = request.id().map_or(ours, |id| ours.with_id(id));
+            let verdict = contained(|| group.local.store.decide_at(ours, now));
+            if verdict.is_err() {
+                self.watch.counters.panicked.one();
             }
+            verdict.ok()?.ok()
         });
         for (place, (index, charge)) in group.indexes.iter().zip(&whole).enumerate() {
             let decision = verdict.as_ref().and_then(|verdict| verdict.decisions().get(place));

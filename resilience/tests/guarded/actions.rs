@@ -80,3 +80,18 @@ async fn what_nobody_waits_for_is_passed_on_or_dropped() {
     scene.guarded.decide_detached(Request::new(&take), scene.clock.now());
     assert_eq!(scene.left(&api, "a"), 6);
 }
+
+#[tokio::test]
+async fn a_repeated_operation_is_executed_once_by_another_store_too() {
+    use tollgate_core::{Clock, OperationId, Request};
+    let scene = Scene::new(|guarded| guarded.on_failure(half()));
+    let api = Limit::per_hour(10).build("api").expect("valid");
+    scene.open(&api).await;
+    let take = [api.charge("a")];
+    let request = Request::new(&take).with_id(OperationId::unique());
+    for _ in 0..3 {
+        let verdict = scene.guarded.decide(request, scene.clock.now()).await.expect("an answer");
+        assert!(verdict.is_allowed());
+    }
+    assert_eq!(scene.charge(api.charge("a").cost(0)).await.expect("an answer").remaining(), 4);
+}

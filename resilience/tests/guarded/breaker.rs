@@ -113,3 +113,24 @@ async fn a_batch_is_one_call_and_fails_if_a_part_does() {
     assert_eq!(ask().await, [0, 0]);
     assert_eq!(scene.faulty.calls(), calls);
 }
+
+#[tokio::test]
+async fn what_never_reached_the_store_does_not_show_that_it_is_back() {
+    use tollgate_core::{Request, Run, Store};
+    let scene = Scene::new(|guarded| guarded);
+    let window = Limit::per_second(10).fixed_window().build("window").expect("valid");
+    scene.open(&window).await;
+    scene.clock.advance(Duration::from_secs(1));
+    scene.faulty.is(Mode::Fails(ErrorKind::Unsupported));
+    for _ in 0..3 {
+        let reserve = window.charge("a").waiting_up_to(Duration::from_secs(1));
+        assert_eq!(scene.charge(reserve).await.expect_err("refused").kind(), ErrorKind::Unsupported);
+        assert!(scene.decide(&[]).await.expect("nothing to decide").is_allowed());
+        let nothing = [Run::new(Request::new(&[]), 2)];
+        let now = tollgate_core::Clock::now(&scene.clock);
+        assert_eq!(scene.guarded.decide_batch(&nothing, now).await[0].as_ref().expect("nothing").passed(), 2);
+    }
+    assert_eq!(scene.guarded.breaker(), BreakerState::HalfOpen);
+    scene.faulty.is(Mode::Fine);
+    scene.bring_back(&window).await;
+}

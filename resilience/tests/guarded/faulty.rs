@@ -36,6 +36,8 @@ struct Inner {
     store: MemoryStore,
     mode: Mutex<Mode>,
     calls: AtomicUsize,
+    /// Whose state nobody understands.
+    spoilt: Mutex<Option<&'static str>>,
     /// How far its clock is ahead of the callers'.
     ahead: Duration,
 }
@@ -48,11 +50,27 @@ impl Faulty {
     /// One that decides by a clock of its own.
     pub(crate) fn ahead(ahead: Duration) -> Self {
         let (store, mode) = (MemoryStore::new(), Mutex::new(Mode::Fine));
-        Self { inner: Arc::new(Inner { store, mode, calls: AtomicUsize::new(0), ahead }) }
+        let (calls, spoilt) = (AtomicUsize::new(0), Mutex::new(None));
+        Self { inner: Arc::new(Inner { store, mode, calls, spoilt, ahead }) }
     }
 
     pub(crate) fn is(&self, mode: Mode) {
         *self.inner.mode.lock().expect("not poisoned") = mode;
+    }
+
+    /// From now on nobody understands the state of this key.
+    pub(crate) fn spoil(&self, who: &'static str) {
+        *self.inner.spoilt.lock().expect("not poisoned") = Some(who);
+    }
+
+    fn understood(&self, charges: &[Charge<'_>]) -> Result<(), StoreError> {
+        let spoilt = *self.inner.spoilt.lock().expect("not poisoned");
+        let is_spoilt =
+            |charge: &Charge<'_>| spoilt.is_some_and(|who| charge.key().entity() == who.as_bytes());
+        if charges.iter().any(is_spoilt) {
+            return Err(StoreError::new(ErrorKind::Corrupt, "as told"));
+        }
+        Ok(())
     }
 
     fn mode(&self) -> Mode {
@@ -92,11 +110,13 @@ impl Store for Faulty {
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
         self.call().await?;
+        self.understood(request.charges())?;
         self.inner.store.decide(request, now + self.inner.ahead).await
     }
 
     async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
         self.call().await?;
+        self.understood(std::slice::from_ref(charge))?;
         self.inner.store.decide_one(charge, &(clock.now() + self.inner.ahead)).await
     }
 
@@ -104,7 +124,12 @@ impl Store for Faulty {
         if let Err(error) = self.call().await {
             return batch.iter().map(|_| Err(error.clone())).collect();
         }
-        let answers = self.inner.store.decide_batch(batch, now + self.inner.ahead).await;
+        let mut answers = self.inner.store.decide_batch(batch, now + self.inner.ahead).await;
+        for (run, answer) in batch.iter().zip(&mut answers) {
+            if let Err(error) = self.understood(run.request().charges()) {
+                *answer = Err(error);
+            }
+        }
         if self.mode() != Mode::LosesAnswers {
             return answers;
         }
@@ -118,6 +143,7 @@ impl Store for Faulty {
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
         self.call().await?;
+        self.understood(&[limit.charge(key)])?;
         self.inner.store.export(limit, key, now + self.inner.ahead).await
     }
 

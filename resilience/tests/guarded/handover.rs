@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Action, BreakerState, ErrorKind, Limit, LimitBuilder, Source};
+use tollgate_core::{
+    Action, BreakerState, Clock, ErrorKind, ImmediateStore, Limit, LimitBuilder, Source, Time,
+};
 use tollgate_resilience::{Local, Share};
 use tollgate_store_memory::MemoryStore;
 
@@ -220,4 +222,102 @@ async fn a_denied_request_leaves_nothing_to_tell() {
     assert!(scene.decide(&both).await.expect("an answer").is_denied());
     scene.bring_back(&limit).await;
     assert_eq!((scene.left(&limit, "a"), scene.left(&narrow, "a")), (99, 1));
+}
+
+#[tokio::test]
+async fn what_was_granted_over_a_long_time_is_all_told_before_the_store_decides_again() {
+    let scene = Scene::new(|guarded| guarded.on_failure(half()));
+    let log = hourly(LimitBuilder::sliding_log);
+    scene.open(&log).await;
+    for _ in 0..10 {
+        for who in 0..100 {
+            passes(&scene, &log, &who.to_string(), 1).await;
+        }
+        scene.clock.advance(Duration::from_secs(300));
+    }
+    scene.bring_back(&log).await;
+    assert_eq!(scene.guarded.counts().handed_over, 1_000);
+    assert!((0..100).all(|who| scene.left(&log, &who.to_string()) == 90));
+    assert_eq!(scene.diary.about("handed over"), ["handed over: 100, lost 0"], "keys, not amounts");
+}
+
+#[tokio::test]
+async fn a_key_that_nobody_understands_is_counted_as_lost_and_holds_nobody_up() {
+    let scene = Scene::new(|guarded| guarded.on_failure(half()));
+    let limit = hourly(LimitBuilder::fixed_window);
+    scene.faulty.spoil("spoilt");
+    for _ in 0..20 {
+        passes(&scene, &limit, "spoilt", 1).await;
+        passes(&scene, &limit, "a", 1).await;
+        tokio::task::yield_now().await;
+    }
+    let calls = scene.faulty.calls();
+    assert!(calls <= 80, "{calls} calls for forty checks");
+    assert_eq!(scene.guarded.breaker(), BreakerState::Closed);
+    scene.open(&limit).await;
+    passes(&scene, &limit, "spoilt", 5).await;
+    scene.bring_back(&limit).await;
+    let counts = scene.guarded.counts();
+    assert_eq!((counts.lost, counts.handed_over), (25, 0));
+    assert_eq!(scene.diary.about("handed over").last().map(String::as_str), Some("handed over: 0, lost 5"));
+}
+
+#[tokio::test]
+async fn what_was_given_back_does_not_move_into_a_later_window() {
+    let scene = Scene::new(|guarded| guarded.on_failure(half()));
+    let window = Limit::per(100, Duration::from_secs(1_600)).fixed_window().build("window").expect("valid");
+    // So that a window ends 200 seconds from now.
+    let into = scene.clock.now().since(Time::EPOCH).as_secs() % 1_600;
+    scene.clock.advance(Duration::from_secs(2 * 1_600 - into - 200));
+    scene.open(&window).await;
+    passes(&scene, &window, "a", 50).await;
+    scene.clock.advance(Duration::from_secs(150));
+    let refund = window.charge("a").cost(50).action(Action::Refund { at: None });
+    assert!(scene.charge(refund).await.expect("booked").is_allowed());
+    scene.clock.advance(Duration::from_secs(60));
+    passes(&scene, &window, "a", 1).await;
+    // Another process has used most of the new window.
+    let others = window.charge("a").cost(80);
+    assert!(scene.faulty.memory().charge_now(&others, &scene.clock).is_allowed());
+    scene.bring_back(&window).await;
+    assert_eq!(scene.left(&window, "a"), 19);
+}
+
+#[tokio::test]
+async fn keys_of_long_ago_make_room_for_those_of_now() {
+    let scene = Scene::new(|guarded| guarded.on_failure(half()).hands_over(10, Duration::from_secs(10)));
+    let short = Limit::per(10, Duration::from_secs(20)).fixed_window().build("short").expect("valid");
+    scene.open(&short).await;
+    for who in 0..10 {
+        passes(&scene, &short, &who.to_string(), 5).await;
+    }
+    scene.clock.advance(Duration::from_secs(3_600));
+    for who in 100..110 {
+        passes(&scene, &short, &who.to_string(), 5).await;
+    }
+    assert_eq!(scene.guarded.counts().lost, 0);
+}
+
+#[tokio::test]
+async fn the_amounts_of_one_key_are_bounded() {
+    let scene =
+        Scene::new(|guarded| guarded.on_failure(Local::on(MemoryStore::new(), Share::WHOLE)).closes_after(1));
+    let daily = Limit::per_day(1_000_000).build("daily").expect("valid");
+    scene.open(&daily).await;
+    for _ in 0..200 {
+        passes(&scene, &daily, "a", 1).await;
+        // Back for a moment, and gone before it was told.
+        scene.clock.advance(Duration::from_secs(8));
+        scene.faulty.is(Mode::LosesAnswers);
+        let _ = scene.check(&daily, "b").await;
+        for _ in 0..3 {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(scene.guarded.counts().handed_over, 0);
+    let lost = scene.guarded.counts().lost;
+    scene.bring_back(&daily).await;
+    let counts = scene.guarded.counts();
+    assert!(counts.handed_over <= 64, "{counts:?}");
+    assert_eq!(counts.handed_over + lost.max(counts.lost), 200, "{counts:?}");
 }

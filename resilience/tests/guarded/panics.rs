@@ -67,8 +67,14 @@ impl Store for Buggy {
         Capability::exact()
     }
 
-    async fn decide(&self, _: Request<'_>, _: Time) -> Result<Verdict, StoreError> {
-        panic!("a bug")
+    /// Before there is a call to wait for.
+    fn decide(
+        &self,
+        request: Request<'_>,
+        _: Time,
+    ) -> impl Future<Output = Result<Verdict, StoreError>> + Send {
+        assert!(request.charges().is_empty(), "a bug");
+        std::future::ready(Ok(Verdict::new([], Time::EPOCH)))
     }
 
     async fn decide_batch(&self, _: &[Run<'_>], _: Time) -> Vec<Result<RunVerdict, StoreError>> {
@@ -106,6 +112,15 @@ async fn another_store_that_panics_refuses() {
     assert!(scene.check(&api, "a").await.is_denied());
     assert!(scene.decide(&[api.charge("a"), api.charge("b")]).await.expect("an answer").is_denied());
     assert!(scene.guarded.counts().panicked >= 2);
+}
+
+#[tokio::test]
+async fn a_store_that_panics_before_it_waits_is_contained_too() {
+    let guarded = Guarded::new(Buggy).on_failure(OnFailure::Deny);
+    let (api, now) = (api(), Time::from_secs(1_790_000_000));
+    assert!(guarded.decide_one(&api.charge("a"), &now).await.expect("an answer").is_denied());
+    assert!(guarded.decide(Request::new(&[api.charge("a")]), now).await.expect("an answer").is_denied());
+    assert_eq!(guarded.counts().panicked, 2);
 }
 
 #[test]
