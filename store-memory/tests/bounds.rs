@@ -58,11 +58,24 @@ fn more_keys_than_slots_spill_and_stay_exact() {
     let stats = store.stats(NOW);
     assert!(stats.spilled > 0 && stats.evicted == 0, "190 keys do not fit 176 slots: {stats:?}");
     assert_eq!(passing(&store, &bucket(), 0..190, NOW), 0);
-    // Once everything is past, keys that had spilled find slots again.
+    // Once everything is past, keys that had spilled find slots again. So few keys that no chance puts them all into
+    // the reach of one.
     let later = NOW + Duration::from_secs(7_200);
-    assert_eq!(passing(&store, &bucket(), 0..50, later), 50);
+    assert_eq!(passing(&store, &bucket(), 0..16, later), 16);
     assert_eq!(store.stats(later).spilled, stats.spilled, "nobody had to spill again");
-    assert_eq!(passing(&store, &bucket(), 0..50, later), 0);
+    assert_eq!(passing(&store, &bucket(), 0..16, later), 0);
+}
+
+/// Every store has secrets of its own. None of them crowds similar keys into a part of the table: of 190 keys for 176
+/// slots about 20 spill, and 39 was the most in 60,000 stores. A hash whose highest bits are uneven spills 130.
+#[test]
+fn similar_keys_spread_under_every_secret() {
+    for _ in 0..500 {
+        let store = MemoryStore::config().keys(100).build();
+        assert_eq!(passing(&store, &bucket(), 0..190, NOW), 190);
+        let spilled = store.stats(NOW).spilled;
+        assert!(spilled <= 60, "{spilled} keys found no slot");
+    }
 }
 
 #[test]
