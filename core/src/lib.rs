@@ -12,6 +12,7 @@
 //! - `algorithm`: one file per algorithm; `pace`: rates without drift.
 //! - [`State`], [`Snapshot`] (`state`), [`settle`]: the pure functions that every store agrees with.
 //! - [`Store`], [`AnyStore`], [`ImmediateStore`] (`store`), [`Capability`], [`StoreError`]: the seam.
+//! - [`decide_in_places`] (`spread`): requests over several entities, for stores that keep these apart.
 //! - [`Clock`], [`Timer`] (`clock`), [`Time`] (`time`): where time comes from.
 //! - [`Limiter`] (`limiter`): what a user holds.
 //! - [`Event`], [`Observer`] (`event`): what metrics hang on.
@@ -35,6 +36,7 @@ mod limiter;
 mod owned;
 mod pace;
 mod settle;
+mod spread;
 mod state;
 mod store;
 mod time;
@@ -60,6 +62,7 @@ pub use limiter::{Lease, Patience};
 pub use limiter::{Limiter, Reservation};
 pub use owned::{OwnedCharge, OwnedKey, OwnedRequest};
 pub use settle::{settle, slots};
+pub use spread::{Part, Places, decide_in_places};
 pub use state::{Snapshot, State};
 pub use store::{AnyStore, DynStore, Export, ImmediateStore, Run, RunVerdict, Store, decide_one_by_one};
 pub use time::Time;

@@ -86,6 +86,12 @@ impl State {
         }
     }
 
+    /// The state that a store wrote down as its [`snapshot`](Self::snapshot) and [`fresh_at`](Self::fresh_at). A snapshot
+    /// alone ends when the limit's numbers of now say so; what was written down ends when those of then said.
+    pub fn from_stored(limit: &Limit, snapshot: &Snapshot, fresh_at: Time) -> Result<Self, StoreError> {
+        Ok(Self { fresh_at, ..Self::from_snapshot(limit, snapshot)? })
+    }
+
     /// The state of a flow, for stores that keep it in a word.
     pub fn from_flow(full_at: FullAt) -> Self {
         Self { body: full_at.into(), blocked_until: Time::EPOCH, fresh_at: full_at.at }

@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tollgate_core::{
     Capability, Charge, Clock, Decision, ErrorKind, Export, Key, Limit, OperationMemory, OwnedRequest,
-    Request, Run, RunVerdict, Snapshot, Store, StoreError, Time, Verdict,
+    Places, Request, Run, RunVerdict, Snapshot, Store, StoreError, Time, Verdict,
 };
 
 use crate::key::Names;
@@ -115,10 +115,7 @@ impl Inner {
         let Some(place) = self.common_place(request.charges()) else {
             return spread::decide(self, request.into(), now).await;
         };
-        let mut answers = self.decide_at(place, &[Run::new(request, 1)], now).await;
-        let verdict =
-            answers.pop().and_then(|answer| answer.map(|run| run.into_verdicts().pop()).transpose());
-        verdict.unwrap_or_else(|| Err(StoreError::new(ErrorKind::Internal, "a request without a verdict")))
+        self.ask(&place, request, now).await
     }
 
     /// Decides a run whose charges live in several places, one request after the other.

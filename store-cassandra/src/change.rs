@@ -1,0 +1,250 @@
+//! Making a pure function come true: it is tried on the rows as they were seen last, and what it makes of them is written
+//! by a transaction that holds only if they still are so.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep_until, timeout_at};
+use tollgate_core::{Limit, StoreError, Time};
+
+use crate::counts::Counters;
+use crate::error::{self, Fault};
+use crate::exchange::{Found, Write, Written};
+use crate::key;
+use crate::link::Connected;
+use crate::row::Row;
+use crate::store::Inner;
+
+/// For how long a row with named operations is kept at least.
+const OPERATION_MEMORY: Duration = Duration::from_secs(60);
+/// Servers take no time-to-live that ends after 2038, unless they are told to. A state that is not used for this long is gone.
+const LONGEST_LIFE: Duration = Duration::from_secs(10 * 365 * 86_400);
+
+/// The rows of some limits of one entity, for a step to work on.
+#[derive(Debug)]
+pub(crate) struct Rows<'a> {
+    limits: &'a [&'a Limit],
+    rows: Vec<Row>,
+}
+
+impl Rows<'_> {
+    /// The row of a limit that the change was announced for.
+    pub(crate) fn of(&mut self, limit: &Limit) -> &mut Row {
+        let index = self.limits.iter().position(|known| known.id() == limit.id());
+        &mut self.rows[index.expect("every limit was announced")]
+    }
+}
+
+/// A row, and how it was seen.
+#[derive(Debug)]
+struct Seen<'a> {
+    limit: &'a Limit,
+    name: String,
+    value: Option<Arc<[u8]>>,
+    /// During this call, in an agreement of the replicas: what is decided by it is right, even if it changes nothing.
+    confirmed: bool,
+}
+
+/// Changes rows of a partition by `step`, which may be tried several times and whose last answer counts. Answers that change
+/// nothing are given for rows as they are now, too.
+pub(crate) async fn change<T>(
+    inner: &Inner,
+    partition: &[u8],
+    limits: &[&Limit],
+    now: Time,
+    step: impl Fn(&mut Rows<'_>) -> T,
+) -> Result<T, StoreError> {
+    let deadline = Instant::now() + inner.settings.call_timeout;
+    let cluster = timeout_at(deadline, inner.link.get()).await.map_err(|_| error::late())??;
+    let _turn = timeout_at(deadline, inner.queues.wait(partition)).await.map_err(|_| error::too_many())?;
+    let seen = limits.iter().map(|limit| {
+        let name = key::row(limit);
+        let value = inner.last_seen.get(partition, &name);
+        Seen { limit, name, value, confirmed: false }
+    });
+    let seen = seen.collect();
+    let mut attempt =
+        Attempt { inner, cluster, partition, seen, deadline, turn: 0, losses: 0, in_doubt: false };
+    loop {
+        let before = attempt.rows()?;
+        let mut rows = Rows { limits, rows: before.clone() };
+        let answer = step(&mut rows);
+        let changed: Vec<bool> = limits
+            .iter()
+            .zip(before.iter().zip(&rows.rows))
+            .map(|(limit, (before, after))| !before.says_the_same(after, limit, now))
+            .collect();
+        if changed.contains(&true) {
+            if attempt.write(&before, rows.rows, &changed, now).await? {
+                return Ok(answer);
+            }
+        } else if attempt.seen.iter().all(|seen| seen.confirmed) {
+            return Ok(answer);
+        } else {
+            attempt.look().await?;
+        }
+    }
+}
+
+/// A change under way.
+struct Attempt<'a> {
+    inner: &'a Inner,
+    cluster: &'a Connected,
+    partition: &'a [u8],
+    seen: Vec<Seen<'a>>,
+    deadline: Instant,
+    /// How many nodes have failed to answer.
+    turn: usize,
+    /// How often others were faster.
+    losses: u32,
+    /// A transaction may still be executed by a node that was given up.
+    in_doubt: bool,
+}
+
+impl Attempt<'_> {
+    fn rows(&self) -> Result<Vec<Row>, StoreError> {
+        let row = |seen: &Seen<'_>| match &seen.value {
+            Some(value) => Row::decode(seen.limit, value),
+            None => Ok(Row::default()),
+        };
+        self.seen.iter().map(row).collect()
+    }
+
+    /// Until when a single node may take to answer: there must be time left to ask another.
+    fn patience(&self) -> Instant {
+        self.deadline.min(Instant::now() + self.inner.settings.call_timeout / 2)
+    }
+
+    /// What the caller is told if it ends here.
+    fn failure(&self, error: StoreError) -> StoreError {
+        if self.in_doubt { error.with_unknown_effect() } else { error }
+    }
+
+    /// Writes what has changed, on the condition that all rows that were looked at are as they were seen. `false` if they are
+    /// not; they have been seen anew then.
+    async fn write(
+        &mut self,
+        before: &[Row],
+        after: Vec<Row>,
+        changed: &[bool],
+        now: Time,
+    ) -> Result<bool, StoreError> {
+        let (began, stamp) = (Instant::now(), fastrand::u64(..));
+        let mut writes = Vec::with_capacity(after.len());
+        for ((seen, mut row), changed) in self.seen.iter().zip(after).zip(changed) {
+            if !changed && seen.confirmed {
+                continue;
+            }
+            let time_to_live = time_to_live(&row, now, &self.inner.settings.margin());
+            let after = if *changed {
+                row.stamp(stamp);
+                Some(row.encode(seen.limit).into())
+            } else {
+                seen.value.clone()
+            };
+            writes.push(Write { row: &seen.name, before: seen.value.clone(), after, time_to_live });
+        }
+        Counters::add(&self.inner.counters.transactions);
+        let sent = timeout_at(self.patience(), self.cluster.write(self.partition, &writes, self.turn)).await;
+        match sent.unwrap_or_else(|_| Err(Fault::Unknown(error::late()))) {
+            Ok(Written::Applied) => {
+                for Write { row, after, .. } in writes {
+                    self.inner.last_seen.put(self.partition, row, after);
+                }
+                Ok(true)
+            }
+            Ok(Written::Refused(found)) => {
+                let names: Vec<_> = writes.iter().map(|write| write.row.to_owned()).collect();
+                Counters::add(&self.inner.counters.refused);
+                self.saw(&names, found);
+                self.pause(began.elapsed()).await?;
+                Ok(false)
+            }
+            Err(Fault::NotDone(error)) => Err(self.failure(error)),
+            Err(Fault::Unknown(error)) => {
+                let names: Vec<_> = writes.iter().map(|write| write.row.to_owned()).collect();
+                Counters::add(&self.inner.counters.lost);
+                (self.turn, self.in_doubt) = (self.turn + 1, true);
+                self.find_out(&names, before, changed, stamp, error).await
+            }
+        }
+    }
+
+    /// What became of a transaction whose answer was lost: `true` if it was applied, `false` if it was not.
+    async fn find_out(
+        &mut self,
+        names: &[String],
+        before: &[Row],
+        changed: &[bool],
+        stamp: u64,
+        lost: StoreError,
+    ) -> Result<bool, StoreError> {
+        if self.look().await.is_err() {
+            // Nobody knows what is there now.
+            names.iter().for_each(|name| self.inner.last_seen.put(self.partition, name, None));
+            return Err(lost.with_unknown_effect());
+        }
+        let now = self.rows()?;
+        let mut rows =
+            now.iter().zip(before).zip(changed).filter(|(_, changed)| **changed).map(|(rows, _)| rows);
+        if rows.clone().any(|(now, _)| now.has_stamp(stamp)) {
+            return Ok(true);
+        }
+        if rows.any(|(now, before)| now.tells_all_since(before)) {
+            return Ok(false);
+        }
+        // So many others have written it since that the row has forgotten whether this one was among them.
+        Err(lost.with_unknown_effect())
+    }
+
+    /// Reads all rows anew.
+    async fn look(&mut self) -> Result<(), StoreError> {
+        let names: Vec<_> = self.seen.iter().map(|seen| seen.name.clone()).collect();
+        let rows: Vec<_> = names.iter().map(String::as_str).collect();
+        loop {
+            Counters::add(&self.inner.counters.reads);
+            let read = timeout_at(self.patience(), self.cluster.read(self.partition, &rows, self.turn)).await;
+            match read.unwrap_or_else(|_| Err(Fault::Unknown(error::late()))) {
+                Ok(found) => {
+                    self.saw(&names, found);
+                    return Ok(());
+                }
+                Err(Fault::Unknown(_)) if Instant::now() < self.deadline => self.turn += 1,
+                Err(fault) => return Err(self.failure(fault.into_error())),
+            }
+        }
+    }
+
+    /// These rows were seen just now; those that were not found are not there.
+    fn saw(&mut self, names: &[String], found: Vec<Found>) {
+        for seen in self.seen.iter_mut().filter(|seen| names.contains(&seen.name)) {
+            let value = found.iter().find(|(name, _)| *name == seen.name).map(|(_, value)| Arc::clone(value));
+            self.inner.last_seen.put(self.partition, &seen.name, value.clone());
+            (seen.value, seen.confirmed) = (value, true);
+        }
+    }
+
+    /// Others were faster, and shall not be so for ever: a pause of random length, the longer the more often it happened. Not
+    /// after the first time, when the row was only seen too long ago.
+    async fn pause(&mut self, took: Duration) -> Result<(), StoreError> {
+        self.losses += 1;
+        let longest = took * (self.losses - 1).min(8);
+        let until = Instant::now() + longest.mul_f64(fastrand::f64());
+        if until >= self.deadline {
+            let error = error::outrun(self.losses);
+            return Err(self.failure(error));
+        }
+        if longest > Duration::ZERO {
+            sleep_until(until).await;
+        }
+        Ok(())
+    }
+}
+
+/// How long a row is kept, in seconds: until it equals a fresh one, rounded up, and by the margin longer.
+fn time_to_live(row: &Row, now: Time, margin: &Duration) -> i32 {
+    let remembered = if row.has_operations() { OPERATION_MEMORY } else { Duration::ZERO };
+    let needed = row.state.fresh_at().since(now).max(remembered) + *margin;
+    let seconds = needed.min(LONGEST_LIFE).as_secs() + 1;
+    i32::try_from(seconds).unwrap_or(i32::MAX)
+}

@@ -1,0 +1,189 @@
+//! What can go wrong on the way to a cluster and back.
+
+use std::error::Error;
+use std::fmt::Display;
+
+use scylla::errors::{
+    ConnectionError, ConnectionPoolError, DbError, ExecutionError, NewSessionError, PrepareError,
+    RequestAttemptError,
+};
+use tollgate_core::{ErrorKind, StoreError};
+
+/// Why a call has no answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Fault {
+    /// It certainly changed nothing.
+    NotDone(StoreError),
+    /// Nobody knows what became of it.
+    Unknown(StoreError),
+}
+
+impl Fault {
+    /// What the caller of something that changes nothing is told.
+    pub(crate) fn into_error(self) -> StoreError {
+        match self {
+            Self::NotDone(error) | Self::Unknown(error) => error,
+        }
+    }
+}
+
+fn error(kind: ErrorKind, what: &str, cause: &(impl Error + Clone + Send + Sync + 'static)) -> StoreError {
+    StoreError::new(kind, format!("cassandra {what}: {cause}")).caused_by(cause.clone())
+}
+
+/// A request that failed.
+pub(crate) fn of_request(cause: &ExecutionError) -> Fault {
+    match cause {
+        ExecutionError::LastAttemptError(attempt) => of_attempt(attempt),
+        ExecutionError::RequestTimeout(_) => {
+            Fault::Unknown(error(ErrorKind::Timeout, "did not answer in time", cause))
+        }
+        ExecutionError::BadQuery(_) => {
+            Fault::NotDone(error(ErrorKind::Internal, "was asked nonsense", cause))
+        }
+        ExecutionError::EmptyPlan => Fault::NotDone(error(
+            ErrorKind::Unavailable,
+            "has no node to ask; check the datacenter that the store was told to use",
+            cause,
+        )),
+        ExecutionError::ConnectionPoolError(_) | ExecutionError::PrepareError(_) => {
+            Fault::NotDone(error(ErrorKind::Unavailable, "cannot be reached", cause))
+        }
+        _ => Fault::Unknown(error(ErrorKind::Unavailable, "failed", cause)),
+    }
+}
+
+/// An attempt on one node that failed.
+fn of_attempt(cause: &RequestAttemptError) -> Fault {
+    let RequestAttemptError::DbError(code, _) = cause else {
+        return match cause {
+            RequestAttemptError::SerializationError(_) | RequestAttemptError::CqlRequestSerialization(_) => {
+                Fault::NotDone(error(ErrorKind::Internal, "was asked nonsense", cause))
+            }
+            RequestAttemptError::UnableToAllocStreamId => {
+                Fault::NotDone(error(ErrorKind::Unavailable, "has more calls in flight than it takes", cause))
+            }
+            _ => Fault::Unknown(error(ErrorKind::Unavailable, "lost the connection", cause)),
+        };
+    };
+    if changes_nothing(code) {
+        Fault::NotDone(of_code(code, cause))
+    } else {
+        Fault::Unknown(of_code(code, cause))
+    }
+}
+
+/// Whether a node that says this has not begun to do what it was asked.
+pub(crate) fn changes_nothing(code: &DbError) -> bool {
+    matches!(
+        code,
+        DbError::Unavailable { .. }
+            | DbError::Overloaded
+            | DbError::IsBootstrapping
+            | DbError::SyntaxError
+            | DbError::Invalid
+            | DbError::Unauthorized
+            | DbError::AuthenticationError
+            | DbError::ConfigError
+            | DbError::Unprepared { .. }
+            | DbError::RateLimitReached { .. }
+    )
+}
+
+fn of_code(code: &DbError, cause: &RequestAttemptError) -> StoreError {
+    let (kind, what) = match code {
+        DbError::Unavailable { consistency, required, alive } => {
+            let what = format!("has {alive} live replicas of the {required} that {consistency} needs");
+            return StoreError::new(ErrorKind::Unavailable, what_of(&what)).caused_by(cause.clone());
+        }
+        DbError::WriteTimeout { .. } | DbError::ReadTimeout { .. } => (
+            ErrorKind::Timeout,
+            "did not agree in time: replicas are slow or away, or many write the same key at once",
+        ),
+        DbError::WriteFailure { .. } | DbError::ReadFailure { .. } => {
+            (ErrorKind::Unavailable, "failed on some replicas")
+        }
+        DbError::Overloaded | DbError::RateLimitReached { .. } => (ErrorKind::Unavailable, "is overloaded"),
+        DbError::IsBootstrapping => (ErrorKind::Unavailable, "is still starting"),
+        DbError::Unauthorized => {
+            (ErrorKind::Refused, "does not permit what the store needs (SELECT and MODIFY on its table)")
+        }
+        DbError::AuthenticationError => (ErrorKind::Refused, "refused the credentials"),
+        DbError::Invalid | DbError::SyntaxError | DbError::ConfigError => (
+            ErrorKind::Refused,
+            "does not take the store's statements; is its table there? (Config::create_schema)",
+        ),
+        _ => (ErrorKind::Unavailable, "failed"),
+    };
+    error(kind, what, cause)
+}
+
+fn what_of(what: &str) -> String {
+    format!("cassandra {what}")
+}
+
+/// No node of the cluster could be connected to.
+pub(crate) fn not_connected(cause: &NewSessionError, hosts: &str) -> StoreError {
+    let (kind, what) = match credentials_refused(cause) {
+        true => (ErrorKind::Refused, "refused the credentials; check user and password in the URL"),
+        false => (ErrorKind::Unavailable, "cannot be reached"),
+    };
+    StoreError::new(kind, format!("cassandra at {hosts} {what}: {cause}")).caused_by(cause.clone())
+}
+
+/// The driver tells why a connection could not be made some levels down.
+fn credentials_refused(cause: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(cause);
+    while let Some(error) = next {
+        let setup = match error.downcast_ref::<ConnectionPoolError>() {
+            Some(ConnectionPoolError::Broken { last_connection_error }) => Some(last_connection_error),
+            _ => error.downcast_ref::<ConnectionError>(),
+        };
+        if let Some(setup) = setup
+            && is_about_credentials(setup)
+        {
+            return true;
+        }
+        next = error.source();
+    }
+    is_about_credentials(cause)
+}
+
+fn is_about_credentials(error: &(impl Display + ?Sized)) -> bool {
+    let text = error.to_string();
+    ["authentication", "Authentication", "credentials", "username"].iter().any(|word| text.contains(word))
+}
+
+/// A statement that could not be prepared.
+pub(crate) fn not_prepared(cause: &PrepareError) -> StoreError {
+    match cause {
+        PrepareError::AllAttemptsFailed { first_attempt } => of_attempt(first_attempt).into_error(),
+        _ => error(ErrorKind::Unavailable, "cannot be reached", cause),
+    }
+}
+
+/// Nothing came back in the time there was.
+pub(crate) fn late() -> StoreError {
+    StoreError::new(ErrorKind::Timeout, "cassandra did not answer in time")
+}
+
+/// Others of this process were in line before it for as long as it had time.
+pub(crate) fn too_many() -> StoreError {
+    let advice = "gather them (Coalesced), or give them more time";
+    StoreError::new(
+        ErrorKind::Timeout,
+        format!("cassandra: too many calls of this process for one key; {advice}"),
+    )
+}
+
+/// Other processes changed the row again and again.
+pub(crate) fn outrun(times: u32) -> StoreError {
+    let what = format!("cassandra: {times} times other processes were faster to write the same key");
+    StoreError::new(ErrorKind::Timeout, format!("{what}; give it more time, or have fewer of them"))
+}
+
+/// An answer that no statement of ours gives.
+pub(crate) fn not_understood(cause: impl Error + Send + Sync + 'static) -> StoreError {
+    let message = format!("cassandra answered in a way that no statement of the store does: {cause}");
+    StoreError::new(ErrorKind::Internal, message).caused_by(cause)
+}

@@ -1,0 +1,145 @@
+//! The connection to a cluster: made when it is first needed, with its statements prepared.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::policies::load_balancing::DefaultPolicy;
+use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::{Consistency, SerialConsistency, Statement};
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+use tollgate_core::StoreError;
+
+use crate::config::Settings;
+use crate::error;
+use crate::routing::{IfNothingHappened, Replicas};
+use crate::schema::Table;
+use crate::url::Target;
+
+/// How many nodes are tried in turn before the first is tried again.
+pub(crate) const TURNS: usize = 3;
+/// How long a cluster that could not be connected to is left alone. Calls fail at once meanwhile.
+const PAUSE: Duration = Duration::from_millis(500);
+/// A node that is silent for this long, twice, has its connections closed, and is not asked any more.
+const KEEPALIVE: Duration = Duration::from_secs(1);
+
+/// A cluster that may not be there yet.
+#[derive(Debug)]
+pub(crate) struct Link {
+    target: Target,
+    table: Table,
+    settings: Settings,
+    connected: OnceCell<Connected>,
+    /// Why the last attempt failed, and when.
+    failed: Mutex<Option<(Instant, StoreError)>>,
+}
+
+/// A session with what is sent through it.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    pub(crate) session: Session,
+    /// One for each turn.
+    pub(crate) statements: [Statements; TURNS],
+}
+
+#[derive(Debug)]
+pub(crate) struct Statements {
+    /// Time-to-live, state after, key, limit, state before.
+    pub(crate) update: PreparedStatement,
+    /// Key, limits.
+    pub(crate) select: PreparedStatement,
+    /// For batches of updates.
+    pub(crate) profile: ExecutionProfileHandle,
+}
+
+impl Link {
+    pub(crate) fn new(target: Target, table: Table, settings: Settings) -> Self {
+        Self { target, table, settings, connected: OnceCell::new(), failed: Mutex::new(None) }
+    }
+
+    /// The connection. Callers who come while it is being made wait for it together.
+    pub(crate) async fn get(&self) -> Result<&Connected, StoreError> {
+        self.connected
+            .get_or_try_init(async || {
+                if let Some((at, error)) = &*self.failed()
+                    && at.elapsed() < PAUSE
+                {
+                    return Err(error.clone());
+                }
+                let made = self.connect().await;
+                *self.failed() = made.as_ref().err().map(|error| (Instant::now(), error.clone()));
+                made
+            })
+            .await
+    }
+
+    fn failed(&self) -> std::sync::MutexGuard<'_, Option<(Instant, StoreError)>> {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn connect(&self) -> Result<Connected, StoreError> {
+        let session = session(&self.target, &self.settings).await?;
+        self.table.check(&session).await?;
+        let statements = (
+            self.statements(&session, 0).await?,
+            self.statements(&session, 1).await?,
+            self.statements(&session, 2).await?,
+        );
+        Ok(Connected { session, statements: statements.into() })
+    }
+
+    async fn statements(&self, session: &Session, turn: usize) -> Result<Statements, StoreError> {
+        let Settings { consistency, serial, .. } = self.settings;
+        let mut order = DefaultPolicy::builder().token_aware(true);
+        if let Some(datacenter) = &self.target.datacenter {
+            order = order.prefer_datacenter(datacenter.clone());
+        }
+        let profile = ExecutionProfile::builder()
+            .load_balancing_policy(Arc::new(Replicas::new(order.build(), turn)))
+            .retry_policy(Arc::new(IfNothingHappened))
+            .consistency(consistency)
+            .serial_consistency(Some(serial))
+            // The store has its own.
+            .request_timeout(None)
+            .build()
+            .into_handle();
+        let table = self.table.quoted();
+        let prepare = async |text: String| {
+            let mut statement = Statement::new(text);
+            statement.set_execution_profile_handle(Some(profile.clone()));
+            session.prepare(statement).await.map_err(|cause| error::not_prepared(&cause))
+        };
+        let update = prepare(format!(
+            "UPDATE {table} USING TTL ? SET state = ? WHERE key = ? AND limit_name = ? IF state = ?"
+        ))
+        .await?;
+        let mut select =
+            prepare(format!("SELECT limit_name, state FROM {table} WHERE key = ? AND limit_name IN ?"))
+                .await?;
+        // A read that takes part in the agreement: it sees, and ends, what others have begun.
+        select.set_consistency(match serial {
+            SerialConsistency::Serial => Consistency::Serial,
+            SerialConsistency::LocalSerial => Consistency::LocalSerial,
+        });
+        select.set_is_idempotent(true);
+        Ok(Statements { update, select, profile })
+    }
+}
+
+/// A session, for whatever there is to do.
+pub(crate) async fn session(target: &Target, settings: &Settings) -> Result<Session, StoreError> {
+    let mut builder = SessionBuilder::new()
+        .known_nodes(&target.hosts)
+        .connection_timeout(settings.connect_timeout)
+        .keepalive_interval(KEEPALIVE)
+        .keepalive_timeout(KEEPALIVE)
+        .keyspaces_to_fetch([target.keyspace.clone()]);
+    if let Some((user, password)) = &target.login {
+        builder = builder.user(user, password);
+    }
+    let built = (settings.customize)(builder).build().await;
+    built.map_err(|cause| error::not_connected(&cause, &target.hosts.join(", ")))
+}

@@ -1,0 +1,229 @@
+//! What a row holds: the words of a state, the stamps of the last transactions, the last named operations.
+//!
+//! | bytes | what |
+//! |---|---|
+//! | 1 | version of this layout |
+//! | 1 | the algorithm's number |
+//! | 8 | from when on the state equals a fresh one |
+//! | 2, then 8 each | the words of the state's snapshot |
+//! | 1, then 8 each | stamps, the oldest first |
+//! | 1, then | operations, the oldest first: |
+//! | 16, 2, 1, then 13 each | id, requests, charges of each; for each charge: outcome, granted, when it starts |
+//!
+//! Numbers have their highest byte first.
+
+use std::time::Duration;
+
+use tollgate_core::{
+    AlgorithmKind, Decision, ErrorKind, Limit, OperationId, Outcome, Snapshot, State, StoreError, Time,
+};
+
+/// The version of the layout that this program writes.
+const VERSION: u8 = 1;
+/// How many transactions a row remembers, to find out what became of one whose answer was lost.
+pub(crate) const MOST_STAMPS: usize = 16;
+/// How many named operations a row remembers.
+pub(crate) const MOST_OPERATIONS: usize = 8;
+
+/// A row that is there. A missing one is the default: fresh, and nothing is remembered.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) state: State,
+    stamps: Vec<u64>,
+    operations: Vec<Operation>,
+}
+
+/// A named call, and what it was told.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Operation {
+    pub(crate) id: OperationId,
+    /// How many charges each of its requests has.
+    pub(crate) charges: u8,
+    /// For each request its charges.
+    pub(crate) told: Vec<Told>,
+}
+
+/// The part of a decision that a repetition must agree in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) outcome: Outcome,
+    pub(crate) granted: u32,
+    pub(crate) starts_at: Time,
+}
+
+impl Told {
+    pub(crate) fn of(decision: &Decision, now: Time) -> Self {
+        let raw = decision.raw();
+        Self { outcome: raw.outcome, granted: raw.granted, starts_at: now + Duration::from_nanos(raw.wait) }
+    }
+}
+
+impl Row {
+    pub(crate) fn operation(&self, id: OperationId) -> Option<&Operation> {
+        self.operations.iter().find(|operation| operation.id == id)
+    }
+
+    pub(crate) fn remember(&mut self, operation: Operation) {
+        self.operations.push(operation);
+        let old = self.operations.len().saturating_sub(MOST_OPERATIONS);
+        self.operations.drain(..old);
+    }
+
+    /// Says whether there was something to forget.
+    pub(crate) fn disown(&mut self, id: OperationId) -> bool {
+        let before = self.operations.len();
+        self.operations.retain(|operation| operation.id != id);
+        self.operations.len() < before
+    }
+
+    pub(crate) fn has_operations(&self) -> bool {
+        !self.operations.is_empty()
+    }
+
+    /// Whether both say the same, apart from who wrote them.
+    pub(crate) fn says_the_same(&self, other: &Self, limit: &Limit, now: Time) -> bool {
+        let (ours, theirs) = (&self.state, &other.state);
+        let both_ended = ours.is_fresh(now) && theirs.is_fresh(now);
+        self.operations == other.operations
+            && (both_ended || ours.fresh_at() == theirs.fresh_at())
+            && ours.snapshot(limit).words() == theirs.snapshot(limit).words()
+    }
+
+    pub(crate) fn stamp(&mut self, stamp: u64) {
+        self.stamps.push(stamp);
+        let old = self.stamps.len().saturating_sub(MOST_STAMPS);
+        self.stamps.drain(..old);
+    }
+
+    pub(crate) fn has_stamp(&self, stamp: u64) -> bool {
+        self.stamps.contains(&stamp)
+    }
+
+    /// Whether a transaction that is not among this row's stamps cannot have followed on `earlier`.
+    pub(crate) fn tells_all_since(&self, earlier: &Self) -> bool {
+        match earlier.stamps.last() {
+            Some(last) => self.has_stamp(*last),
+            // It was not there, and has not been written often enough to have forgotten anything.
+            None => self.stamps.len() < MOST_STAMPS,
+        }
+    }
+
+    pub(crate) fn encode(&self, limit: &Limit) -> Vec<u8> {
+        let snapshot = self.state.snapshot(limit);
+        let words = snapshot.words();
+        let mut bytes =
+            Vec::with_capacity(13 + 8 * (words.len() + self.stamps.len()) + 32 * self.operations.len());
+        bytes.extend([VERSION, snapshot.kind() as u8]);
+        bytes.extend(self.state.fresh_at().nanos().to_be_bytes());
+        bytes.extend(number::<u16>(words.len()).to_be_bytes());
+        bytes.extend(words.iter().flat_map(|word| word.to_be_bytes()));
+        bytes.push(number(self.stamps.len()));
+        bytes.extend(self.stamps.iter().flat_map(|stamp| stamp.to_be_bytes()));
+        bytes.push(number(self.operations.len()));
+        for Operation { id, charges, told } in &self.operations {
+            bytes.extend(id.get().to_be_bytes());
+            bytes.extend(number::<u16>(told.len() / usize::from(*charges).max(1)).to_be_bytes());
+            bytes.push(*charges);
+            for Told { outcome, granted, starts_at } in told {
+                bytes.push(code(*outcome));
+                bytes.extend(granted.to_be_bytes());
+                bytes.extend(starts_at.nanos().to_be_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// The row of a limit, from what the server has.
+    pub(crate) fn decode(limit: &Limit, bytes: &[u8]) -> Result<Self, StoreError> {
+        let corrupt = |why: &str| {
+            let advice = "delete that row, or give the store a table of its own";
+            StoreError::new(
+                ErrorKind::Corrupt,
+                format!("limit `{}`: cassandra holds a row {why}; {advice}", limit.name()),
+            )
+        };
+        match bytes.first() {
+            Some(&VERSION) => {}
+            Some(other) => {
+                return Err(corrupt(&format!("of version {other}, and this program knows {VERSION}")));
+            }
+            None => return Err(corrupt("that is empty")),
+        }
+        let parts = Parts(&bytes[1..]).row().ok_or_else(|| corrupt("that is cut short"))?;
+        let (kind, fresh_at, words, stamps, operations) = parts;
+        let kind = AlgorithmKind::from_code(kind).ok_or_else(|| corrupt("of an unknown algorithm"))?;
+        let snapshot = Snapshot::from_parts(Snapshot::VERSION, kind, words);
+        let state = State::from_stored(limit, &snapshot, fresh_at)
+            .map_err(|error| corrupt(&format!("that makes no sense ({error})")))?;
+        Ok(Self { state, stamps, operations })
+    }
+}
+
+/// What a call can be told.
+const OUTCOMES: [Outcome; 4] = [Outcome::Allowed, Outcome::Denied, Outcome::NeverFits, Outcome::LeaseLost];
+
+fn code(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Allowed => 0,
+        Outcome::NeverFits => 2,
+        Outcome::LeaseLost => 3,
+        // Whatever there may be one day is a denial to this program.
+        _ => 1,
+    }
+}
+
+/// A length that is small by construction.
+fn number<T: TryFrom<usize>>(length: usize) -> T {
+    T::try_from(length).unwrap_or_else(|_| unreachable!("rows are bounded long before that"))
+}
+
+/// What is left to be read.
+struct Parts<'a>(&'a [u8]);
+
+type RowParts = (u8, Time, Vec<u64>, Vec<u64>, Vec<Operation>);
+
+impl Parts<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take::<1>().map(|[byte]| byte)
+    }
+
+    fn word(&mut self) -> Option<u64> {
+        self.take().map(u64::from_be_bytes)
+    }
+
+    fn words(&mut self, count: usize) -> Option<Vec<u64>> {
+        (0..count).map(|_| self.word()).collect()
+    }
+
+    fn row(mut self) -> Option<RowParts> {
+        let (kind, fresh_at) = (self.byte()?, Time::from_nanos(self.word()?));
+        let words = u16::from_be_bytes(self.take()?);
+        let words = self.words(words.into())?;
+        let stamps = self.byte()?;
+        let stamps = self.words(stamps.into())?;
+        let operations = self.byte()?;
+        let operations = (0..operations).map(|_| self.operation()).collect::<Option<_>>()?;
+        self.0.is_empty().then_some((kind, fresh_at, words, stamps, operations))
+    }
+
+    fn operation(&mut self) -> Option<Operation> {
+        let id = OperationId::new(u128::from_be_bytes(self.take()?));
+        let (requests, charges) = (u16::from_be_bytes(self.take()?), self.byte()?);
+        let told =
+            (0..usize::from(requests) * usize::from(charges)).map(|_| self.told()).collect::<Option<_>>()?;
+        Some(Operation { id, charges, told })
+    }
+
+    fn told(&mut self) -> Option<Told> {
+        let byte = self.byte()?;
+        let outcome = OUTCOMES.into_iter().find(|outcome| code(*outcome) == byte)?;
+        let granted = u32::from_be_bytes(self.take()?);
+        Some(Told { outcome, granted, starts_at: Time::from_nanos(self.word()?) })
+    }
+}

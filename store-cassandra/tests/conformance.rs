@@ -1,0 +1,31 @@
+//! The conformance suite on one real Cassandra: a container, or whatever `TOLLGATE_TEST_CASSANDRA` names.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use tollgate_conformance::{Subject, run};
+use tollgate_store_cassandra::{CassandraStore, Config, Replication};
+
+#[derive(Default)]
+struct Cassandra {
+    store: OnceCell<CassandraStore>,
+}
+
+impl Subject for Cassandra {
+    type Store = CassandraStore;
+
+    async fn open(&self) -> CassandraStore {
+        let connect = async || {
+            let url = std::env::var("TOLLGATE_TEST_CASSANDRA").expect("a cluster");
+            let config = Config::new(format!("{url}/conformance")).call_timeout(Duration::from_secs(20));
+            config.create_schema(&Replication::Simple(1)).await.expect("a schema");
+            config.must_be_there().connect().await.expect("a cluster to try")
+        };
+        self.store.get_or_init(connect).await.clone()
+    }
+}
+
+fn main() -> ExitCode {
+    run(Cassandra::default())
+}
