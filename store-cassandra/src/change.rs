@@ -12,6 +12,7 @@ use crate::error::{self, Fault};
 use crate::exchange::{Found, Write, Written};
 use crate::key;
 use crate::link::Connected;
+use crate::pace;
 use crate::row::Row;
 use crate::store::Inner;
 
@@ -54,7 +55,7 @@ pub(crate) async fn change<T>(
     now: Time,
     step: impl Fn(&mut Rows<'_>) -> T,
 ) -> Result<T, StoreError> {
-    let deadline = Instant::now() + inner.settings.call_timeout;
+    let deadline = pace::in_future(inner.settings.call_timeout);
     let cluster = timeout_at(deadline, inner.link.get()).await.map_err(|_| error::late())??;
     let _turn = timeout_at(deadline, inner.queues.wait(partition)).await.map_err(|_| error::too_many())?;
     let seen = limits.iter().map(|limit| {
@@ -112,7 +113,7 @@ impl Attempt<'_> {
 
     /// Until when a single node may take to answer: there must be time left to ask another.
     fn patience(&self) -> Instant {
-        self.deadline.min(Instant::now() + self.inner.settings.call_timeout / 2)
+        self.deadline.min(pace::in_future(self.inner.settings.call_timeout / 2))
     }
 
     /// What the caller is told if it ends here.
@@ -129,7 +130,7 @@ impl Attempt<'_> {
         changed: &[bool],
         now: Time,
     ) -> Result<bool, StoreError> {
-        let (began, stamp) = (Instant::now(), fastrand::u64(..));
+        let (began, stamp) = (pace::now(), fastrand::u64(..));
         let mut writes = Vec::with_capacity(after.len());
         for ((seen, mut row), changed) in self.seen.iter().zip(after).zip(changed) {
             if !changed && seen.confirmed {
@@ -156,7 +157,7 @@ impl Attempt<'_> {
             Ok(Written::Refused(found)) => {
                 let names: Vec<_> = writes.iter().map(|write| write.row.to_owned()).collect();
                 Counters::add(&self.inner.counters.refused);
-                self.saw(&names, found);
+                self.saw(&names, &found);
                 self.pause(began.elapsed()).await?;
                 Ok(false)
             }
@@ -181,7 +182,9 @@ impl Attempt<'_> {
     ) -> Result<bool, StoreError> {
         if self.look().await.is_err() {
             // Nobody knows what is there now.
-            names.iter().for_each(|name| self.inner.last_seen.put(self.partition, name, None));
+            for name in names {
+                self.inner.last_seen.put(self.partition, name, None);
+            }
             return Err(lost.with_unknown_effect());
         }
         let now = self.rows()?;
@@ -206,17 +209,17 @@ impl Attempt<'_> {
             let read = timeout_at(self.patience(), self.cluster.read(self.partition, &rows, self.turn)).await;
             match read.unwrap_or_else(|_| Err(Fault::Unknown(error::late()))) {
                 Ok(found) => {
-                    self.saw(&names, found);
+                    self.saw(&names, &found);
                     return Ok(());
                 }
-                Err(Fault::Unknown(_)) if Instant::now() < self.deadline => self.turn += 1,
+                Err(Fault::Unknown(_)) if pace::now() < self.deadline => self.turn += 1,
                 Err(fault) => return Err(self.failure(fault.into_error())),
             }
         }
     }
 
     /// These rows were seen just now; those that were not found are not there.
-    fn saw(&mut self, names: &[String], found: Vec<Found>) {
+    fn saw(&mut self, names: &[String], found: &[Found]) {
         for seen in self.seen.iter_mut().filter(|seen| names.contains(&seen.name)) {
             let value = found.iter().find(|(name, _)| *name == seen.name).map(|(_, value)| Arc::clone(value));
             self.inner.last_seen.put(self.partition, &seen.name, value.clone());
@@ -229,7 +232,7 @@ impl Attempt<'_> {
     async fn pause(&mut self, took: Duration) -> Result<(), StoreError> {
         self.losses += 1;
         let longest = took * (self.losses - 1).min(8);
-        let until = Instant::now() + longest.mul_f64(fastrand::f64());
+        let until = pace::now() + longest.mul_f64(fastrand::f64());
         if until >= self.deadline {
             let error = error::outrun(self.losses);
             return Err(self.failure(error));

@@ -124,9 +124,10 @@ fn what_of(what: &str) -> String {
 
 /// No node of the cluster could be connected to.
 pub(crate) fn not_connected(cause: &NewSessionError, hosts: &str) -> StoreError {
-    let (kind, what) = match credentials_refused(cause) {
-        true => (ErrorKind::Refused, "refused the credentials; check user and password in the URL"),
-        false => (ErrorKind::Unavailable, "cannot be reached"),
+    let (kind, what) = if credentials_refused(cause) {
+        (ErrorKind::Refused, "refused the credentials; check user and password in the URL")
+    } else {
+        (ErrorKind::Unavailable, "cannot be reached")
     };
     StoreError::new(kind, format!("cassandra at {hosts} {what}: {cause}")).caused_by(cause.clone())
 }

@@ -53,15 +53,16 @@ impl Connected {
         turn: usize,
     ) -> Result<Written, Fault> {
         let Statements { update, profile, .. } = self.statements(turn);
-        let sent = match writes {
-            [write] => self.session.execute_unpaged(update, write.values(partition)).await,
-            _ => {
-                let mut batch = Batch::new(BatchType::Unlogged);
-                batch.set_execution_profile_handle(Some(profile.clone()));
-                writes.iter().for_each(|_| batch.append_statement(update.clone()));
-                let values: Vec<_> = writes.iter().map(|write| write.values(partition)).collect();
-                self.session.batch(&batch, values).await
+        let sent = if let [write] = writes {
+            self.session.execute_unpaged(update, write.values(partition)).await
+        } else {
+            let mut batch = Batch::new(BatchType::Unlogged);
+            batch.set_execution_profile_handle(Some(profile.clone()));
+            for _ in writes {
+                batch.append_statement(update.clone());
             }
+            let values: Vec<_> = writes.iter().map(|write| write.values(partition)).collect();
+            self.session.batch(&batch, values).await
         };
         let answer = sent.map_err(|cause| error::of_request(&cause))?;
         let rows = Rows::read(answer).map_err(Fault::Unknown)?;

@@ -55,7 +55,7 @@
 //! - `config`, `url`, `schema`: what users say, and what the cluster has; `store`: the seam
 //! - `change`: making a pure function come true; `decide`: the functions that do so; `spread`: requests over several entities
 //! - `link`: the connection and its statements; `exchange`: what is sent through it; `routing`: to which node
-//! - `key`, `queue`, `row`, `cache`, `counts`, `error`: what these are made of
+//! - `key`, `pace`, `queue`, `row`, `cache`, `counts`, `error`: what these are made of
 
 mod cache;
 mod change;
@@ -66,6 +66,7 @@ mod error;
 mod exchange;
 mod key;
 mod link;
+mod pace;
 mod queue;
 mod routing;
 mod row;

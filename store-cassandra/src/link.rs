@@ -15,6 +15,7 @@ use tollgate_core::StoreError;
 
 use crate::config::Settings;
 use crate::error;
+use crate::pace;
 use crate::routing::{IfNothingHappened, Replicas};
 use crate::schema::Table;
 use crate::url::Target;
@@ -70,7 +71,7 @@ impl Link {
                     return Err(error.clone());
                 }
                 let made = self.connect().await;
-                *self.failed() = made.as_ref().err().map(|error| (Instant::now(), error.clone()));
+                *self.failed() = made.as_ref().err().map(|error| (pace::now(), error.clone()));
                 made
             })
             .await

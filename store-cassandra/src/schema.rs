@@ -74,9 +74,8 @@ impl Table {
         if !self.keyspace_exists(session).await? {
             return Err(refused(format!("cassandra has no keyspace `{}`; {}", self.keyspace, make("it"))));
         }
-        let version = match self.version(session).await? {
-            None => return Err(refused(format!("cassandra has no table {}; {}", self.plain(), make("it")))),
-            Some(version) => version,
+        let Some(version) = self.version(session).await? else {
+            return Err(refused(format!("cassandra has no table {}; {}", self.plain(), make("it"))));
         };
         if version > VERSION {
             return Err(refused(format!(
