@@ -48,6 +48,7 @@ async fn a_cluster_does_without_a_node_and_takes_it_back() {
     assert_eq!(cluster.url(), format!("cassandra://{}", cluster.addresses().join(",")));
     cluster.node(0).query(&format!("{KEYSPACE} 3}}")).await;
     cluster.node(0).query(TABLE).await;
+    cluster.settled().await;
 
     cluster.node_mut(1).kill().await;
     cluster.node(2).query("INSERT INTO t.t (id, n) VALUES (1, 42) IF NOT EXISTS").await;

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::net::Ipv4Addr;
 
-use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
 use super::cql::{self, Consistency, CqlError, Row};
+use super::files::Files;
 use super::launch::{Launch, Server};
 use super::patience::Patience;
 use super::port;
@@ -60,7 +60,7 @@ pub struct Cassandra {
     launch: Launch,
     server: Option<Server>,
     // Last, so that its files go when it has gone.
-    _files: TempDir,
+    _files: Files,
 }
 
 /// Where a suite finds a Cassandra: in `TOLLGATE_TEST_CASSANDRA`, or else a node that lives as long as this process.
@@ -98,7 +98,7 @@ impl Cassandra {
         ring_delay: &str,
         settings: &[(&str, &str)],
     ) -> Self {
-        let files = tempfile::tempdir().expect("a directory for the node's files");
+        let files = Files::new();
         let directory = files.path().display();
         let configuration = configuration(address, seeds, settings);
         std::fs::write(files.path().join("cassandra.yaml"), configuration).expect("the node's configuration");
@@ -202,17 +202,17 @@ impl fmt::Display for Cassandra {
 /// The text of a `cassandra.yaml`.
 fn configuration(address: Ipv4Addr, seeds: &[Ipv4Addr], settings: &[(&str, &str)]) -> String {
     let seeds: Vec<_> = seeds.iter().map(|seed| format!("{seed}:{NODE_PORT}")).collect();
-    let mut lines = format!(
+    let settings: Vec<_> =
+        ALWAYS.iter().chain(settings).map(|(name, value)| format!("{name}: {value}")).collect();
+    format!(
         "listen_address: {address}
 rpc_address: {address}
 seed_provider:
   - class_name: org.apache.cassandra.locator.SimpleSeedProvider
     parameters: [{{ seeds: \"{}\" }}]
+{}
 ",
-        seeds.join(",")
-    );
-    for (name, value) in ALWAYS.iter().chain(settings) {
-        lines.push_str(&format!("{name}: {value}\n"));
-    }
-    lines
+        seeds.join(","),
+        settings.join("\n")
+    )
 }

@@ -54,7 +54,8 @@ impl CassandraCluster {
         &mut self.nodes[index]
     }
 
-    /// Waits until every node reaches every other and all have the same schema. For when all of them run.
+    /// Waits until every node reaches every other and all have the same schema, which they tell each other in their own
+    /// time: to be awaited after a start and after a change of the schema. For when all of them run.
     pub async fn settled(&self) {
         let patience = Patience::long("nodes that see each other");
         for node in &self.nodes {

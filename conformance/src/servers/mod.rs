@@ -38,6 +38,7 @@
 //! - [`Redis`]; [`RedisCluster`] with its [`Migration`] of a slot; [`RedisSentinel`]; [`redis_url`] for a suite.
 //! - [`Cassandra`]; [`CassandraCluster`]; [`cassandra_url`] for a suite.
 //! - `launch`: a server in a `container` or as a `process`. `lifeline`: how it ends, come what may. `port`: where it listens.
+//!   `files`: what it keeps.
 //! - [`Reply`] (`wire`), [`Row`] and [`CqlError`] (`cql`): just enough of the protocols, so that servers are not set up by
 //!   the client under test.
 //! - `patience`: waiting for what a server does in its own time.
@@ -47,6 +48,7 @@ mod cassandra_cluster;
 mod cluster;
 mod container;
 mod cql;
+mod files;
 mod launch;
 mod lifeline;
 mod migration;
