@@ -34,6 +34,9 @@ impl Container {
             .with_cmd(&launch.arguments)
             .with_network("host")
             .with_container_name(name);
+        for (name, value) in &launch.environment {
+            request = request.with_env_var(*name, *value);
+        }
         if let Some(files) = launch.files.as_ref().map(|files| files.display().to_string()) {
             request = request.with_mount(Mount::bind_mount(files.clone(), files));
         }

@@ -1,9 +1,11 @@
 //! A server, in a container or as a process of this machine.
 
 use std::fmt;
+use std::future::Future;
 use std::path::PathBuf;
 
 use super::container::Container;
+use super::patience::Patience;
 use super::process::Process;
 
 /// How to start a server.
@@ -14,6 +16,8 @@ pub(crate) struct Launch {
     /// On the path, in the image or on this machine.
     pub(crate) program: &'static str,
     pub(crate) arguments: Vec<String>,
+    /// Beside that of the image, or of this process.
+    pub(crate) environment: Vec<(&'static str, &'static str)>,
     /// A directory that the server sees under the same path.
     pub(crate) files: Option<PathBuf>,
 }
@@ -26,7 +30,23 @@ pub(crate) enum Server {
 }
 
 impl Launch {
-    pub(crate) async fn start(&self) -> Server {
+    /// Starts it and waits until it answers.
+    pub(crate) async fn start<A: Future<Output = bool>>(
+        &self,
+        patience: Patience,
+        answers: impl Fn() -> A,
+    ) -> Server {
+        let server = self.start_silent().await;
+        while !answers().await {
+            let lost = !server.is_running().await || !patience.lasts().await;
+            assert!(!lost, "no answer of {self}\n{}", server.log().await);
+        }
+        // Otherwise it was the answer of somebody else in that place.
+        assert!(server.is_running().await, "{self} has ended\n{}", server.log().await);
+        server
+    }
+
+    async fn start_silent(&self) -> Server {
         match std::env::var("TOLLGATE_TEST_SERVERS").as_deref() {
             Ok("processes") => Server::Process(Process::start(self)),
             Ok("containers") | Err(_) => Server::Container(Container::start(self).await),
@@ -41,6 +61,11 @@ impl Server {
             Self::Container(container) => container.is_running().await,
             Self::Process(process) => process.is_running(),
         }
+    }
+
+    /// Returns when it is gone.
+    pub(crate) async fn kill(self) {
+        tokio::task::spawn_blocking(move || drop(self)).await.expect("a server that is killed");
     }
 
     /// Stops its every thread where it is.

@@ -1,4 +1,4 @@
-//! Ports for servers.
+//! Ports and addresses for servers.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
@@ -22,4 +22,16 @@ pub(crate) fn free() -> u16 {
         .map(|_| FIRST + NEXT.fetch_add(1, Ordering::Relaxed) % COUNT)
         .find(|&port| unused(port) && unused(port + COUNT))
         .expect("a free port")
+}
+
+/// A loopback address on which nobody listens on any of these ports. All of 127.0.0.0/8 is loopback.
+pub(crate) fn free_address(ports: &[u16]) -> Ipv4Addr {
+    // At random, of sixteen million: test processes that run at the same time hardly meet.
+    let random = |_| {
+        let [one, two, three, ..] = RandomState::new().hash_one("address").to_le_bytes();
+        Ipv4Addr::new(127, one, two, three.clamp(1, 254))
+    };
+    let unused = |address: &Ipv4Addr| ports.iter().all(|&port| TcpListener::bind((*address, port)).is_ok());
+    let found = (0..100).map(random).find(unused);
+    found.unwrap_or_else(|| panic!("no loopback address where the ports {ports:?} are free"))
 }

@@ -22,6 +22,7 @@ impl Process {
         let output = || log.try_clone().expect("a file for the server's log");
         let child = Command::new(launch.program)
             .args(&launch.arguments)
+            .envs(launch.environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(output())
             .stderr(output())

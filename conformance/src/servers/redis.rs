@@ -67,6 +67,7 @@ impl Redis {
             image: std::env::var("TOLLGATE_TEST_REDIS_IMAGE").unwrap_or_else(|_| "redis:7".to_owned()),
             program: "redis-server",
             arguments: arguments.into_iter().map(str::to_owned).collect(),
+            environment: Vec::new(),
             files: files.map(Path::to_owned),
         };
         let mut redis = Self { port, tls, launch, server: None };
@@ -96,22 +97,16 @@ impl Redis {
 
     /// Kills it at once, without a word to its clients.
     pub async fn kill(&mut self) {
-        let server = self.server.take();
-        tokio::task::spawn_blocking(move || drop(server)).await.expect("a server that is killed");
+        if let Some(server) = self.server.take() {
+            server.kill().await;
+        }
     }
 
     /// Starts it on the same port with the same arguments, killing it first if it runs. Its memory is empty.
     pub async fn start_again(&mut self) {
         self.kill().await;
-        let server = self.launch.start().await;
         let patience = Patience::new("a server that answers");
-        while !self.answers().await {
-            let lost = !server.is_running().await || !patience.lasts().await;
-            assert!(!lost, "no answer of {self}\n{}", server.log().await);
-        }
-        // Otherwise it was the answer of somebody else on that port.
-        assert!(server.is_running().await, "{self} has ended\n{}", server.log().await);
-        self.server = Some(server);
+        self.server = Some(self.launch.start(patience, || self.answers()).await);
     }
 
     /// An error is an answer too, such as that a password is missing.
