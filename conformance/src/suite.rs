@@ -18,7 +18,15 @@ pub trait Subject: Send + Sync + 'static {
 
     /// A store to use. It may be the same server for every trial: each has a namespace of its own.
     fn open(&self) -> impl Future<Output = Self::Store> + Send;
+
+    /// How many steps a replay has. Fewer, where each takes a server milliseconds; the limits change twice in 600.
+    fn replay_steps(&self) -> usize {
+        1_500
+    }
 }
+
+/// How many trials run at a time, unless an argument says: they wait for servers more than they compute.
+const AT_A_TIME: usize = 8;
 
 /// A trial on a stand.
 pub(crate) type Body<S> = Box<dyn Fn(Stand<S>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -48,7 +56,7 @@ pub fn trials<T: Subject>(subject: T) -> Vec<Trial> {
         tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime for the trials"),
     );
     let capability = runtime.block_on(subject.open()).capability();
-    all::<T::Store>()
+    all::<T::Store>(subject.replay_steps())
         .into_iter()
         .map(|Planned { name, kind, body, needs }| {
             if !(needs.met)(&capability, kind) {
@@ -69,7 +77,9 @@ pub fn trials<T: Subject>(subject: T) -> Vec<Trial> {
 
 /// Runs the trials of a store, with libtest's arguments.
 pub fn run(subject: impl Subject) -> ExitCode {
-    libtest_mimic::run(&Arguments::from_args(), trials(subject)).exit_code()
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(AT_A_TIME);
+    libtest_mimic::run(&arguments, trials(subject)).exit_code()
 }
 
 /// A namespace that no other trial and no earlier run has.

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use tollgate_conformance::{Subject, run};
+use tollgate_conformance::{Subject, run, servers};
 use tollgate_store_cassandra::{CassandraStore, Config, Replication};
 
 #[derive(Default)]
@@ -17,12 +17,16 @@ impl Subject for Cassandra {
 
     async fn open(&self) -> CassandraStore {
         let connect = async || {
-            let url = std::env::var("TOLLGATE_TEST_CASSANDRA").expect("a cluster");
+            let url = servers::cassandra_url().await;
             let config = Config::new(format!("{url}/conformance")).call_timeout(Duration::from_secs(20));
             config.create_schema(&Replication::Simple(1)).await.expect("a schema");
             config.must_be_there().connect().await.expect("a cluster to try")
         };
         self.store.get_or_init(connect).await.clone()
+    }
+
+    fn replay_steps(&self) -> usize {
+        600
     }
 }
 

@@ -84,7 +84,7 @@ impl<S: Store + 'static> Plan<S> {
 }
 
 /// Every trial.
-pub(crate) fn all<S: Store + 'static>() -> Vec<Planned<S>> {
+pub(crate) fn all<S: Store + 'static>(replay_steps: usize) -> Vec<Planned<S>> {
     let mut plan = Plan { trials: Vec::new(), needs: NOTHING };
     admission::plan(plan.needing(EXACT));
     all_or_nothing::plan(plan.needing(EXACT));
@@ -99,7 +99,7 @@ pub(crate) fn all<S: Store + 'static>() -> Vec<Planned<S>> {
     operations::plan(plan.needing(OPERATION_IDS));
     peek::plan(plan.needing(NOTHING));
     refund::plan(plan.needing(EXACT));
-    replay::plan(plan.needing(EXACT));
+    replay::plan(plan.needing(EXACT), replay_steps);
     runs::plan(plan.needing(EXACT));
     snapshots::plan(plan.needing(SNAPSHOTS));
     take_up_to::plan(plan.needing(EXACT));

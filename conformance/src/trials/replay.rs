@@ -10,7 +10,6 @@ use crate::samples::{Sample, samples};
 use crate::seed::Seed;
 use crate::stand::Stand;
 
-const STEPS: usize = 1_500;
 const WHOM: [&str; 4] = ["alice", "bob", "carol", "{dave}"];
 
 /// Who asks, and whether the clock is set back a little now and then. With a single key only: a store may forget
@@ -24,26 +23,34 @@ struct Course {
 const FORWARD: Course = Course { keys: WHOM.len(), back: false };
 const SET_BACK: Course = Course { keys: 1, back: true };
 
-pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
+pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>, steps: usize) {
     for seed in 1..=2 {
-        plan.each(&format!("replay_{seed}"), move |stand, sample| replay(stand, vec![sample], seed, FORWARD));
+        plan.each(&format!("replay_{seed}"), move |stand, sample| {
+            replay(stand, vec![sample], seed, FORWARD, steps)
+        });
     }
     plan.each("replay_with_the_clock_set_back", move |stand, sample| {
-        replay(stand, vec![sample], 50, SET_BACK)
+        replay(stand, vec![sample], 50, SET_BACK, steps)
     });
     for seed in 1..=6 {
         plan.add(&format!("replay::all_algorithms_{seed}"), move |stand| {
-            replay(stand, samples(), 100 + seed, FORWARD)
+            replay(stand, samples(), 100 + seed, FORWARD, steps)
         });
     }
 }
 
-async fn replay<S: Store>(mut stand: Stand<S>, samples: Vec<Sample>, seed: u64, course: Course) {
+async fn replay<S: Store>(
+    mut stand: Stand<S>,
+    samples: Vec<Sample>,
+    seed: u64,
+    course: Course,
+    steps: usize,
+) {
     let mut random = Seed::new(seed);
     let mut pure = Pure::default();
     // Across entities some stores give back what they took, which is not the same as never to have taken it.
     let scattered = stand.store().capability().atomicity == Atomicity::Everywhere;
-    for step in 0..STEPS {
+    for step in 0..steps {
         move_time(&mut stand, &mut random, course.back);
         let count = if random.once_in(4) { 1 + random.below(5) } else { 1 };
         let whom = *random.pick(&WHOM[..course.keys]);
