@@ -3,6 +3,7 @@
 //! ```sh
 //! cargo run --example any_store                                          # this process's memory
 //! cargo run --example any_store --features redis -- redis://127.0.0.1    # shared by a fleet
+//! cargo run --example any_store --features cassandra -- cassandra://127.0.0.1/limits
 //! ```
 
 use std::error::Error;

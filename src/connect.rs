@@ -8,9 +8,11 @@ use tollgate_core::{AnyStore, ErrorKind, Limiter, StoreError};
 /// |---|---|---|
 /// | `memory://` | this process's memory | `memory`, on by default |
 /// | `redis://…`, `rediss://…`, `redis+sentinel://…`, `redis+cluster://…`, `redis+shards://…` | Redis | `redis` |
+/// | `cassandra://host,…/keyspace` | Cassandra, with [`Coalesced`](crate::resilience::Coalesced) around it | `cassandra` |
 ///
 /// A server that is not there yet is no error here: calls say so until it is. What is wrong with the URL is one, and so is
-/// a store that this program was built without.
+/// a store that this program was built without. Cassandra has to have its keyspace and table:
+/// `tollgate::cassandra::Config::create_schema` makes them.
 ///
 /// ```
 /// use tollgate::Limit;
@@ -33,19 +35,32 @@ pub async fn connect(url: &str) -> Result<Limiter<AnyStore>, StoreError> {
             let store = crate::redis::RedisStore::connect(url).await?;
             Ok(Limiter::new(AnyStore::new(store)))
         }
+        #[cfg(feature = "cassandra")]
+        "cassandra" => {
+            let store = crate::cassandra::CassandraStore::connect(url).await?;
+            // One transaction at a time for a key: what comes meanwhile goes with the next, instead of racing it.
+            let gathered = crate::resilience::Coalesced::new(store).in_flight(1).patience(CASSANDRA_PATIENCE);
+            Ok(Limiter::new(AnyStore::new(gathered)))
+        }
         #[cfg(not(feature = "memory"))]
         "memory" => Err(left_out("memory")),
         #[cfg(not(feature = "redis"))]
         "redis" | "rediss" => Err(left_out("redis")),
+        #[cfg(not(feature = "cassandra"))]
+        "cassandra" => Err(left_out("cassandra")),
         _ => Err(StoreError::new(
             ErrorKind::Refused,
             // Not the URL itself: it may hold a password.
-            "the URL of the store names none that there is; use memory:// or redis://host",
+            "the URL of the store names none that there is; use memory://, redis://host or cassandra://host/keyspace",
         )),
     }
 }
 
-#[cfg(not(all(feature = "memory", feature = "redis")))]
+/// As long as the store waits for one node: after that, a call for the same key is better sent than kept waiting.
+#[cfg(feature = "cassandra")]
+const CASSANDRA_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+
+#[cfg(not(all(feature = "memory", feature = "redis", feature = "cassandra")))]
 fn left_out(feature: &str) -> StoreError {
     let message = format!(
         "this program was built without the store that the URL names; add the feature `{feature}` of tollgate"
@@ -61,15 +76,17 @@ mod tests {
     async fn a_url_that_names_no_store_is_refused_with_advice() {
         for url in ["", "localhost:6379", "http://user:secret@localhost", "memcached://a"] {
             let error = connect(url).await.expect_err("no store").to_string();
-            assert!(error.contains("use memory:// or redis://") && !error.contains("secret"), "{error}");
+            assert!(error.contains("use memory://, redis://") && !error.contains("secret"), "{error}");
         }
     }
 
-    #[cfg(not(feature = "redis"))]
+    #[cfg(not(any(feature = "redis", feature = "cassandra")))]
     #[tokio::test]
     async fn a_store_that_was_left_out_names_its_feature() {
-        let error = connect("redis://localhost").await.expect_err("left out");
-        assert_eq!(error.kind(), ErrorKind::Unsupported);
-        assert!(error.to_string().contains("feature `redis`"), "{error}");
+        for name in ["redis", "cassandra"] {
+            let error = connect(&format!("{name}://localhost/limits")).await.expect_err("left out");
+            assert_eq!(error.kind(), ErrorKind::Unsupported);
+            assert!(error.to_string().contains(&format!("feature `{name}`")), "{error}");
+        }
     }
 }

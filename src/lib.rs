@@ -1,13 +1,13 @@
 // Its examples need what they show.
 #![cfg_attr(
-    all(feature = "memory", feature = "redis", feature = "resilience"),
+    all(feature = "memory", feature = "redis", feature = "cassandra", feature = "resilience"),
     doc = include_str!("../README.md")
 )]
 //!
 //! # Layout
 //!
-//! This crate re-exports `tollgate-core` and brings stores along, each by a feature: `memory`, which is on by default, and
-//! `redis`. [`in_memory`] is a limiter on the first; [`connect`] is one on whichever store a URL names. The features
+//! This crate re-exports `tollgate-core` and brings stores along, each by a feature: `memory`, which is on by default,
+//! `redis` and `cassandra`. [`in_memory`] is a limiter on the first; [`connect`] is one on whichever store a URL names. The features
 //! `resilience` and `observe` bring the modules of these names.
 
 mod connect;
@@ -25,6 +25,14 @@ pub mod memory {
 #[cfg(feature = "redis")]
 pub mod redis {
     pub use tollgate_store_redis::{Config, RedisStore};
+}
+
+/// The store on Cassandra.
+#[cfg(feature = "cassandra")]
+pub mod cassandra {
+    pub use tollgate_store_cassandra::{
+        CassandraStore, Config, Consistency, Counts, Replication, SerialConsistency,
+    };
 }
 
 /// Stores around stores: [`Guarded`](resilience::Guarded) for when a store fails, [`Coalesced`](resilience::Coalesced) for
