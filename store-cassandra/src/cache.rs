@@ -27,8 +27,7 @@ impl LastSeen {
     }
 }
 
-/// Names of rows contain no zero byte that is not the limit's own, and partitions say where they end: the length in
-/// between makes sure of it.
+/// With the length of the first part, no two pairs of parts read alike.
 fn name(partition: &[u8], row: &str) -> Vec<u8> {
     [&(partition.len() as u64).to_be_bytes(), partition, row.as_bytes()].concat()
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
-use tollgate_core::{Limit, StoreError, Time};
+use tollgate_core::{Limit, OperationId, StoreError, Time};
 
 use crate::counts::Counters;
 use crate::error::{self, Fault};
@@ -130,7 +130,7 @@ impl Attempt<'_> {
         changed: &[bool],
         now: Time,
     ) -> Result<bool, StoreError> {
-        let (began, stamp) = (pace::now(), fastrand::u64(..));
+        let (began, stamp) = (pace::now(), unique());
         let mut writes = Vec::with_capacity(after.len());
         for ((seen, mut row), changed) in self.seen.iter().zip(after).zip(changed) {
             if !changed && seen.confirmed {
@@ -242,6 +242,11 @@ impl Attempt<'_> {
         }
         Ok(())
     }
+}
+
+/// The half of an operation id that is random.
+fn unique() -> u64 {
+    (OperationId::unique().get() >> 64) as u64
 }
 
 /// How long a row is kept, in seconds: until it equals a fresh one, rounded up, and by the margin longer.

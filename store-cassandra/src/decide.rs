@@ -6,7 +6,7 @@ use tollgate_core::{
 };
 
 use crate::change::{Rows, change};
-use crate::row::{Operation, Told};
+use crate::row::{Operation, Told, same_state};
 use crate::store::Inner;
 
 /// How many entries a sliding log may keep, and how many leases a concurrency limit: a row is sent twice with every
@@ -117,7 +117,10 @@ fn decide_run(rows: &mut Rows<'_>, run: &Run<'_>, now: Time) -> Result<RunVerdic
     for (limit, state) in limits.iter().zip(&states) {
         has_room(limit, state)?;
     }
-    let has_effect = states != before;
+    let has_effect = limits
+        .iter()
+        .zip(before.iter().zip(&states))
+        .any(|(limit, (before, after))| !same_state(before, after, limit, now));
     for (limit, state) in limits.iter().zip(states) {
         rows.of(limit).state = state;
     }

@@ -163,6 +163,11 @@ pub(crate) fn not_prepared(cause: &PrepareError) -> StoreError {
     }
 }
 
+/// The runtime went away while a connection was made.
+pub(crate) fn not_connecting(cause: tokio::task::JoinError) -> StoreError {
+    StoreError::new(ErrorKind::Unavailable, "cassandra: the task that connects has ended").caused_by(cause)
+}
+
 /// Nothing came back in the time there was.
 pub(crate) fn late() -> StoreError {
     StoreError::new(ErrorKind::Timeout, "cassandra did not answer in time")

@@ -1,6 +1,6 @@
 //! The connection to a cluster: made when it is first needed, with its statements prepared.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
@@ -29,7 +29,10 @@ const KEEPALIVE: Duration = Duration::from_secs(1);
 
 /// A cluster that may not be there yet.
 #[derive(Debug)]
-pub(crate) struct Link {
+pub(crate) struct Link(Arc<Connecting>);
+
+#[derive(Debug)]
+struct Connecting {
     target: Target,
     table: Table,
     settings: Settings,
@@ -58,11 +61,24 @@ pub(crate) struct Statements {
 
 impl Link {
     pub(crate) fn new(target: Target, table: Table, settings: Settings) -> Self {
-        Self { target, table, settings, connected: OnceCell::new(), failed: Mutex::new(None) }
+        let (connected, failed) = (OnceCell::new(), Mutex::new(None));
+        Self(Arc::new(Connecting { target, table, settings, connected, failed }))
     }
 
-    /// The connection. Callers who come while it is being made wait for it together.
+    /// The connection. Callers who come while it is being made wait for it together, and if they go it is made all the same.
     pub(crate) async fn get(&self) -> Result<&Connected, StoreError> {
+        if let Some(connected) = self.0.connected.get() {
+            return Ok(connected);
+        }
+        let connecting = Arc::clone(&self.0);
+        let made = tokio::spawn(async move { connecting.get().await.map(|_| ()) }).await;
+        made.map_err(error::not_connecting)??;
+        self.0.connected.get().ok_or_else(error::late)
+    }
+}
+
+impl Connecting {
+    async fn get(&self) -> Result<&Connected, StoreError> {
         self.connected
             .get_or_try_init(async || {
                 if let Some((at, error)) = &*self.failed()
@@ -77,7 +93,7 @@ impl Link {
             .await
     }
 
-    fn failed(&self) -> std::sync::MutexGuard<'_, Option<(Instant, StoreError)>> {
+    fn failed(&self) -> MutexGuard<'_, Option<(Instant, StoreError)>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

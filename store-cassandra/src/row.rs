@@ -82,11 +82,7 @@ impl Row {
 
     /// Whether both say the same, apart from who wrote them.
     pub(crate) fn says_the_same(&self, other: &Self, limit: &Limit, now: Time) -> bool {
-        let (ours, theirs) = (&self.state, &other.state);
-        let both_ended = ours.is_fresh(now) && theirs.is_fresh(now);
-        self.operations == other.operations
-            && (both_ended || ours.fresh_at() == theirs.fresh_at())
-            && ours.snapshot(limit).words() == theirs.snapshot(limit).words()
+        self.operations == other.operations && same_state(&self.state, &other.state, limit, now)
     }
 
     pub(crate) fn stamp(&mut self, stamp: u64) {
@@ -159,6 +155,13 @@ impl Row {
     }
 }
 
+/// Whether it makes no difference which of two states is stored.
+pub(crate) fn same_state(one: &State, other: &State, limit: &Limit, now: Time) -> bool {
+    let both_ended = one.is_fresh(now) && other.is_fresh(now);
+    (both_ended || one.fresh_at() == other.fresh_at())
+        && one.snapshot(limit).words() == other.snapshot(limit).words()
+}
+
 /// What a call can be told.
 const OUTCOMES: [Outcome; 4] = [Outcome::Allowed, Outcome::Denied, Outcome::NeverFits, Outcome::LeaseLost];
 
@@ -225,5 +228,77 @@ impl Parts<'_> {
         let outcome = OUTCOMES.into_iter().find(|outcome| code(*outcome) == byte)?;
         let granted = u32::from_be_bytes(self.take()?);
         Some(Told { outcome, granted, starts_at: Time::from_nanos(self.word()?) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_secs(1_790_000_000);
+
+    fn limit() -> Limit {
+        Limit::per_minute(10).sliding_log().build("log").expect("valid")
+    }
+
+    fn row(limit: &Limit) -> Row {
+        let mut row = Row::default();
+        let told = Told::of(&row.state.apply(&limit.charge("a").cost(3), NOW), NOW);
+        let missed = Told { outcome: Outcome::LeaseLost, granted: 0, starts_at: Time::EPOCH };
+        row.remember(Operation { id: OperationId::new(7), charges: 2, told: vec![told, missed] });
+        row.stamp(1);
+        row.stamp(u64::MAX);
+        row
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let limit = limit();
+        for row in [row(&limit), Row::default()] {
+            let read = Row::decode(&limit, &row.encode(&limit)).expect("a row of ours");
+            assert!(read.says_the_same(&row, &limit, NOW) && read.stamps == row.stamps, "{read:?}");
+            assert_eq!(read.state.fresh_at(), row.state.fresh_at());
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_or_too_long_is_an_error() {
+        let limit = limit();
+        let whole = row(&limit).encode(&limit);
+        for length in 0..whole.len() {
+            let error = Row::decode(&limit, &whole[..length]).expect_err("cut short");
+            assert_eq!(error.kind(), ErrorKind::Corrupt);
+        }
+        assert!(Row::decode(&limit, &[&whole[..], &[0]].concat()).is_err());
+    }
+
+    #[test]
+    fn the_oldest_stamps_and_operations_go() {
+        let mut row = Row::default();
+        for number in 0..40 {
+            row.stamp(number);
+            row.remember(Operation { id: OperationId::new(number.into()), charges: 0, told: Vec::new() });
+        }
+        assert!(row.has_stamp(39) && row.has_stamp(24) && !row.has_stamp(23));
+        assert!(
+            row.operation(OperationId::new(32)).is_some() && row.operation(OperationId::new(31)).is_none()
+        );
+    }
+
+    /// A transaction that is not among the stamps was not executed, as long as those reach back to where it would have begun.
+    #[test]
+    fn a_row_knows_how_far_back_it_remembers() {
+        let mut row = Row::default();
+        let missing = row.clone();
+        row.stamp(100);
+        let begun = row.clone();
+        for number in 0..15 {
+            assert!(row.tells_all_since(&missing) && row.tells_all_since(&begun));
+            row.stamp(number);
+        }
+        assert!(!row.tells_all_since(&missing), "it may have had stamps that it has forgotten");
+        assert!(row.tells_all_since(&begun));
+        row.stamp(15);
+        assert!(!row.tells_all_since(&begun));
     }
 }
