@@ -18,12 +18,17 @@ pub struct CassandraCluster {
 impl CassandraCluster {
     /// Starts a cluster and waits until it has [settled](Self::settled).
     pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// The same with more or other settings for each node, as in `cassandra.yaml`.
+    pub async fn start_with(settings: &'static [(&str, &str)]) -> Self {
         let seeds = TOKENS.map(|_| Cassandra::free_address());
         // All at once: each is a seed, so none waits for another.
         let starting: Vec<_> = seeds
             .into_iter()
             .zip(TOKENS)
-            .map(|(address, token)| tokio::spawn(start_node(address, seeds, token)))
+            .map(|(address, token)| tokio::spawn(start_node(address, seeds, token, settings)))
             .collect();
         let mut nodes = Vec::new();
         for node in starting {
@@ -66,9 +71,15 @@ impl CassandraCluster {
     }
 }
 
-async fn start_node(address: Ipv4Addr, seeds: [Ipv4Addr; 3], token: &str) -> Cassandra {
+async fn start_node(
+    address: Ipv4Addr,
+    seeds: [Ipv4Addr; 3],
+    token: &str,
+    settings: &[(&str, &str)],
+) -> Cassandra {
+    let settings = [&[("initial_token", token)], settings].concat();
     // A node that comes back asks the others who it is before it answers, and gives up after this time.
-    Cassandra::launch(address, &seeds, "4000", &[("initial_token", token)]).await
+    Cassandra::launch(address, &seeds, "4000", &settings).await
 }
 
 async fn sees_all(node: &Cassandra) -> Result<(), String> {

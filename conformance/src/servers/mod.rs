@@ -59,7 +59,7 @@ mod redis;
 mod sentinel;
 mod wire;
 
-pub use cassandra::{Cassandra, cassandra_url};
+pub use cassandra::{Cassandra, QUICK, cassandra_url};
 pub use cassandra_cluster::CassandraCluster;
 pub use cluster::RedisCluster;
 pub use cql::{Consistency, CqlError, Row};
