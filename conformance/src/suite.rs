@@ -19,7 +19,7 @@ pub trait Subject: Send + Sync + 'static {
     /// A store to use. It may be the same server for every trial: each has a namespace of its own.
     fn open(&self) -> impl Future<Output = Self::Store> + Send;
 
-    /// How many steps a replay has. Fewer, where each takes a server milliseconds; the limits change twice in 600.
+    /// How many steps a replay has. Fewer, where each takes a server milliseconds.
     fn replay_steps(&self) -> usize {
         1_500
     }

@@ -58,7 +58,7 @@ async fn replay<S: Store>(
             .map(|_| {
                 let sample = random.pick(&samples);
                 // Every so often the limit has other numbers, now and then for a while.
-                let epoch = step / 200 % 3;
+                let epoch = step * 7 / steps % 3;
                 let limit = match epoch {
                     1 if !random.once_in(5) => &sample.changed[0],
                     2 if !random.once_in(5) => &sample.changed[1],

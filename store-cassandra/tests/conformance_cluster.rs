@@ -1,0 +1,39 @@
+//! The conformance suite on a cluster of three real nodes, each of which has every row.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use tollgate_conformance::servers::{CassandraCluster, QUICK};
+use tollgate_conformance::{Subject, run};
+use tollgate_store_cassandra::{CassandraStore, Config, Replication};
+
+#[derive(Default)]
+struct Cluster {
+    store: OnceCell<(CassandraStore, CassandraCluster)>,
+}
+
+impl Subject for Cluster {
+    type Store = CassandraStore;
+
+    async fn open(&self) -> CassandraStore {
+        let connect = async || {
+            let cluster = CassandraCluster::start_with(QUICK).await;
+            let config = Config::new(format!("{}/conformance", cluster.url()));
+            // Three nodes and the trials share a machine.
+            let config = config.call_timeout(Duration::from_secs(20)).must_be_there();
+            config.create_schema(&Replication::Simple(3)).await.expect("a schema");
+            cluster.settled().await;
+            (config.connect().await.expect("a cluster to try"), cluster)
+        };
+        self.store.get_or_init(connect).await.0.clone()
+    }
+
+    fn replay_steps(&self) -> usize {
+        300
+    }
+}
+
+fn main() -> ExitCode {
+    run(Cluster::default())
+}
