@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
-use tollgate_core::{Limit, OperationId, StoreError, Time};
+use tollgate_core::{ErrorKind, Limit, OperationId, StoreError, Time};
 
 use crate::counts::Counters;
 use crate::error::{self, Fault};
@@ -20,6 +20,8 @@ use crate::store::Inner;
 const OPERATION_MEMORY: Duration = Duration::from_secs(60);
 /// Servers take no time-to-live that ends after 2038, unless they are told to. A state that is not used for this long is gone.
 const LONGEST_LIFE: Duration = Duration::from_secs(10 * 365 * 86_400);
+/// How long to wait for a connection, to find out what became of a transaction that went with the last one.
+const RECONNECTING: Duration = Duration::from_millis(50);
 
 /// The rows of some limits of one entity, for a step to work on.
 #[derive(Debug)]
@@ -64,10 +66,18 @@ pub(crate) async fn change<T>(
         Seen { limit, name, value, confirmed: false }
     });
     let seen = seen.collect();
+    let stamp = unique();
     let mut attempt =
-        Attempt { inner, cluster, partition, seen, deadline, turn: 0, losses: 0, in_doubt: false };
+        Attempt { inner, cluster, partition, seen, deadline, stamp, turn: 0, losses: 0, in_doubt: false };
     loop {
-        let before = attempt.rows()?;
+        let before = match attempt.rows() {
+            // Somebody may have put it right since.
+            Err(_) if !attempt.is_of_now() => {
+                attempt.look().await?;
+                continue;
+            }
+            rows => rows?,
+        };
         let mut rows = Rows { limits, rows: before.clone() };
         let answer = step(&mut rows);
         let changed: Vec<bool> = limits
@@ -79,7 +89,7 @@ pub(crate) async fn change<T>(
             if attempt.write(&before, rows.rows, &changed, now).await? {
                 return Ok(answer);
             }
-        } else if attempt.seen.iter().all(|seen| seen.confirmed) {
+        } else if attempt.is_of_now() {
             return Ok(answer);
         } else {
             attempt.look().await?;
@@ -94,6 +104,8 @@ struct Attempt<'a> {
     partition: &'a [u8],
     seen: Vec<Seen<'a>>,
     deadline: Instant,
+    /// What its transactions leave in the rows: at most one of them is applied.
+    stamp: u64,
     /// How many nodes have failed to answer.
     turn: usize,
     /// How often others were faster.
@@ -108,7 +120,12 @@ impl Attempt<'_> {
             Some(value) => Row::decode(seen.limit, value),
             None => Ok(Row::default()),
         };
-        self.seen.iter().map(row).collect()
+        self.seen.iter().map(row).collect::<Result<_, _>>().map_err(|error| self.failure(error))
+    }
+
+    /// Whether all rows were seen during this call.
+    fn is_of_now(&self) -> bool {
+        self.seen.iter().all(|seen| seen.confirmed)
     }
 
     /// Until when a single node may take to answer: there must be time left to ask another.
@@ -130,7 +147,7 @@ impl Attempt<'_> {
         changed: &[bool],
         now: Time,
     ) -> Result<bool, StoreError> {
-        let (began, stamp) = (pace::now(), unique());
+        let began = pace::now();
         let mut writes = Vec::with_capacity(after.len());
         for ((seen, mut row), changed) in self.seen.iter().zip(after).zip(changed) {
             if !changed && seen.confirmed {
@@ -138,7 +155,7 @@ impl Attempt<'_> {
             }
             let time_to_live = time_to_live(&row, now, &self.inner.settings.margin());
             let after = if *changed {
-                row.stamp(stamp);
+                row.stamp(self.stamp);
                 Some(row.encode(seen.limit).into())
             } else {
                 seen.value.clone()
@@ -158,6 +175,10 @@ impl Attempt<'_> {
                 let names: Vec<_> = writes.iter().map(|write| write.row.to_owned()).collect();
                 Counters::add(&self.inner.counters.refused);
                 self.saw(&names, &found);
+                // It may have been an earlier one of this call that was faster: one that was looked for before it arrived.
+                if self.in_doubt && self.was_applied(before, changed, &error::late())? {
+                    return Ok(true);
+                }
                 self.pause(began.elapsed()).await?;
                 Ok(false)
             }
@@ -166,7 +187,7 @@ impl Attempt<'_> {
                 let names: Vec<_> = writes.iter().map(|write| write.row.to_owned()).collect();
                 Counters::add(&self.inner.counters.lost);
                 (self.turn, self.in_doubt) = (self.turn + 1, true);
-                self.find_out(&names, before, changed, stamp, error).await
+                self.find_out(&names, before, changed, error).await
             }
         }
     }
@@ -177,7 +198,6 @@ impl Attempt<'_> {
         names: &[String],
         before: &[Row],
         changed: &[bool],
-        stamp: u64,
         lost: StoreError,
     ) -> Result<bool, StoreError> {
         if self.look().await.is_err() {
@@ -187,17 +207,25 @@ impl Attempt<'_> {
             }
             return Err(lost.with_unknown_effect());
         }
+        self.was_applied(before, changed, &lost)
+    }
+
+    /// Whether a transaction of this call shows in the rows as they were just seen. An error if they have forgotten.
+    ///
+    /// Any of its transactions that can have been applied was made from the same rows, and says the same: once they have
+    /// changed, those that were made from them come to nothing.
+    fn was_applied(&self, before: &[Row], changed: &[bool], lost: &StoreError) -> Result<bool, StoreError> {
         let now = self.rows()?;
         let mut rows =
             now.iter().zip(before).zip(changed).filter(|(_, changed)| **changed).map(|(rows, _)| rows);
-        if rows.clone().any(|(now, _)| now.has_stamp(stamp)) {
+        if rows.clone().any(|(now, _)| now.has_stamp(self.stamp)) {
             return Ok(true);
         }
         if rows.any(|(now, before)| now.tells_all_since(before)) {
             return Ok(false);
         }
         // So many others have written it since that the row has forgotten whether this one was among them.
-        Err(lost.with_unknown_effect())
+        Err(lost.clone().with_unknown_effect())
     }
 
     /// Reads all rows anew.
@@ -213,6 +241,15 @@ impl Attempt<'_> {
                     return Ok(());
                 }
                 Err(Fault::Unknown(_)) if pace::now() < self.deadline => self.turn += 1,
+                // The connection went with the answer, and will be made again.
+                Err(Fault::NotDone(error))
+                    if self.in_doubt
+                        && error.kind() == ErrorKind::Unavailable
+                        && pace::in_future(RECONNECTING) < self.deadline =>
+                {
+                    sleep_until(pace::in_future(RECONNECTING)).await;
+                    self.turn += 1;
+                }
                 Err(fault) => return Err(self.failure(fault.into_error())),
             }
         }
@@ -252,7 +289,7 @@ fn unique() -> u64 {
 /// How long a row is kept, in seconds: until it equals a fresh one, rounded up, and by the margin longer.
 fn time_to_live(row: &Row, now: Time, margin: &Duration) -> i32 {
     let remembered = if row.has_operations() { OPERATION_MEMORY } else { Duration::ZERO };
-    let needed = row.state.fresh_at().since(now).max(remembered) + *margin;
+    let needed = row.state.fresh_at().since(now).max(remembered).saturating_add(*margin);
     let seconds = needed.min(LONGEST_LIFE).as_secs() + 1;
     i32::try_from(seconds).unwrap_or(i32::MAX)
 }

@@ -59,7 +59,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// What became of a transaction must still show when somebody looks for it.
     pub(crate) fn margin(&self) -> Duration {
-        self.margin.max(self.call_timeout * 2)
+        self.margin.max(self.call_timeout.saturating_mul(2))
     }
 }
 
@@ -157,8 +157,11 @@ impl Config {
     /// as it is, and doing it twice changes nothing. The user needs `CREATE` and `ALTER` for this, and only for this.
     pub async fn create_schema(&self, replication: &Replication) -> Result<(), StoreError> {
         let (target, table) = self.target()?;
-        let session = link::session(&target, &self.settings).await?;
-        table.create(&session, replication).await
+        let create = async {
+            let session = link::session(&target, &self.settings).await?;
+            table.create(&session, replication).await
+        };
+        Box::pin(create).await
     }
 
     /// A store. What is wrong with the configuration, the login or the schema is an error here; that no node is there yet

@@ -31,7 +31,8 @@ pub(crate) fn refuse(run: &Run<'_>) -> Result<(), StoreError> {
     charges.iter().try_for_each(|charge| fits_a_row(charge.limit()))
 }
 
-fn fits_a_row(limit: &Limit) -> Result<(), StoreError> {
+/// An error if the limit would keep more than goes into a row.
+pub(crate) fn fits_a_row(limit: &Limit) -> Result<(), StoreError> {
     let (kept, instead) = match limit.kind() {
         AlgorithmKind::SlidingLog => ("instants", "a sliding counter or a sliding window"),
         AlgorithmKind::Concurrency => ("leases", "several keys, each with a part of the places"),
@@ -151,7 +152,7 @@ fn repeat(rows: &mut Rows<'_>, charges: &[Charge<'_>], operation: &Operation, no
 }
 
 /// An error if a state has become too large for a row: by debits beyond the limit, which nothing else bounds.
-fn has_room(limit: &Limit, state: &State) -> Result<(), StoreError> {
+pub(crate) fn has_room(limit: &Limit, state: &State) -> Result<(), StoreError> {
     if !matches!(limit.kind(), AlgorithmKind::SlidingLog | AlgorithmKind::Concurrency) {
         return Ok(());
     }

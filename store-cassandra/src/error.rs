@@ -1,11 +1,10 @@
 //! What can go wrong on the way to a cluster and back.
 
 use std::error::Error;
-use std::fmt::Display;
 
 use scylla::errors::{
-    ConnectionError, ConnectionPoolError, DbError, ExecutionError, NewSessionError, PrepareError,
-    RequestAttemptError,
+    ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, ExecutionError,
+    MetadataError, NewSessionError, PrepareError, RequestAttemptError,
 };
 use tollgate_core::{ErrorKind, StoreError};
 
@@ -132,27 +131,19 @@ pub(crate) fn not_connected(cause: &NewSessionError, hosts: &str) -> StoreError 
     StoreError::new(kind, format!("cassandra at {hosts} {what}: {cause}")).caused_by(cause.clone())
 }
 
-/// The driver tells why a connection could not be made some levels down.
-fn credentials_refused(cause: &(dyn Error + 'static)) -> bool {
-    let mut next = Some(cause);
-    while let Some(error) = next {
-        let setup = match error.downcast_ref::<ConnectionPoolError>() {
-            Some(ConnectionPoolError::Broken { last_connection_error }) => Some(last_connection_error),
-            _ => error.downcast_ref::<ConnectionError>(),
-        };
-        if let Some(setup) = setup
-            && is_about_credentials(setup)
-        {
-            return true;
-        }
-        next = error.source();
-    }
-    is_about_credentials(cause)
-}
-
-fn is_about_credentials(error: &(impl Display + ?Sized)) -> bool {
-    let text = error.to_string();
-    ["authentication", "Authentication", "credentials", "username"].iter().any(|word| text.contains(word))
+/// The driver tells why the last connection that it tried could not be made some levels down.
+fn credentials_refused(cause: &NewSessionError) -> bool {
+    let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
+        last_connection_error: ConnectionError::ConnectionSetupRequestError(setup),
+    })) = cause
+    else {
+        return false;
+    };
+    matches!(
+        setup.error,
+        ConnectionSetupRequestErrorKind::MissingAuthentication
+            | ConnectionSetupRequestErrorKind::DbError(DbError::AuthenticationError, _)
+    )
 }
 
 /// A statement that could not be prepared.

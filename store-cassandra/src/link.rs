@@ -24,7 +24,8 @@ use crate::url::Target;
 pub(crate) const TURNS: usize = 3;
 /// How long a cluster that could not be connected to is left alone. Calls fail at once meanwhile.
 const PAUSE: Duration = Duration::from_millis(500);
-/// A node that is silent for this long, twice, has its connections closed, and is not asked any more.
+/// How often a node on a connection without traffic is asked whether it is there. One that takes longer than a call may has
+/// its connections closed, and is not asked any more; but not sooner than this: servers pause to collect garbage.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 
 /// A cluster that may not be there yet.
@@ -86,7 +87,8 @@ impl Connecting {
                 {
                     return Err(error.clone());
                 }
-                let made = self.connect().await;
+                // Seldom made, and large: whoever may have to would carry it about.
+                let made = Box::pin(self.connect()).await;
                 *self.failed() = made.as_ref().err().map(|error| (pace::now(), error.clone()));
                 made
             })
@@ -152,7 +154,7 @@ pub(crate) async fn session(target: &Target, settings: &Settings) -> Result<Sess
         .known_nodes(&target.hosts)
         .connection_timeout(settings.connect_timeout)
         .keepalive_interval(KEEPALIVE)
-        .keepalive_timeout(KEEPALIVE)
+        .keepalive_timeout(settings.call_timeout.max(KEEPALIVE))
         .keyspaces_to_fetch([target.keyspace.clone()]);
     if let Some((user, password)) = &target.login {
         builder = builder.user(user, password);

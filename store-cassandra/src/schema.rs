@@ -84,6 +84,8 @@ impl Table {
                 self.plain()
             )));
         }
+        // Before it is said that it can be brought up to date, since that of somebody else cannot.
+        let missing = self.missing_columns(session).await?;
         if version < VERSION {
             return Err(refused(format!(
                 "the table {} has schema {version}, and this program needs {VERSION}; {}",
@@ -91,7 +93,7 @@ impl Table {
                 make("the newer one")
             )));
         }
-        match self.missing_columns(session).await?.first() {
+        match missing.first() {
             Some(column) => {
                 Err(refused(format!("the table {} has no column `{column}`; {}", self.plain(), make("it"))))
             }
@@ -126,16 +128,15 @@ impl Table {
             ),
         )
         .await?;
-        match self.version(session).await? {
-            Some(version) if version >= VERSION => {}
-            _ => {
-                for column in self.missing_columns(session).await? {
-                    let (_, kind, _) =
-                        COLUMNS.iter().find(|(name, ..)| *name == column).expect("one of ours");
-                    run(session, &format!("ALTER TABLE {} ADD {column} {kind}", self.quoted())).await?;
-                }
-                run(session, &format!("ALTER TABLE {} WITH {}", self.quoted(), options())).await?;
+        let version = self.version(session).await?.unwrap_or(0);
+        if version <= VERSION {
+            for column in self.missing_columns(session).await? {
+                let (_, kind, _) = COLUMNS.iter().find(|(name, ..)| *name == column).expect("one of ours");
+                run(session, &format!("ALTER TABLE {} ADD {column} {kind}", self.quoted())).await?;
             }
+        }
+        if version < VERSION {
+            run(session, &format!("ALTER TABLE {} WITH {}", self.quoted(), options())).await?;
         }
         self.check(session).await
     }

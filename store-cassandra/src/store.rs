@@ -159,10 +159,11 @@ impl Store for CassandraStore {
     }
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
+        decide::fits_a_row(limit)?;
         let partition = key::partition(key);
         // A step that changes nothing is answered by what is there.
         let look = |rows: &mut Rows<'_>| rows.of(limit).state.clone();
-        let state = change(&self.inner, &partition, &[limit], now, look).await?;
+        let state = Box::pin(change(&self.inner, &partition, &[limit], now, look)).await?;
         let state = (!state.is_fresh(now)).then(|| state.snapshot(limit));
         Ok(Export { state, at: now })
     }
@@ -174,15 +175,17 @@ impl Store for CassandraStore {
         snapshot: &Snapshot,
         now: Time,
     ) -> Result<(), StoreError> {
+        decide::fits_a_row(limit)?;
         let theirs = State::from_snapshot(limit, snapshot)?;
         let partition = key::partition(key);
         let merge = |rows: &mut Rows<'_>| {
-            let ours = &mut rows.of(limit).state;
-            if ours.is_fresh(now) {
-                *ours = State::default();
-            }
-            ours.merge(limit, &theirs);
+            let row = rows.of(limit);
+            let mut merged = if row.state.is_fresh(now) { State::default() } else { row.state.clone() };
+            merged.merge(limit, &theirs);
+            decide::has_room(limit, &merged)?;
+            row.state = merged;
+            Ok(())
         };
-        change(&self.inner, &partition, &[limit], now, merge).await
+        Box::pin(change(&self.inner, &partition, &[limit], now, merge)).await?
     }
 }

@@ -1,0 +1,72 @@
+//! A real cluster of three nodes, a replica on each, whose nodes go away and come back while the store is in use. Whatever
+//! happens, limits hold, every caller who was let through is counted, and nobody is counted who was not told, or told that
+//! it may be so.
+//!
+//! - `crew`: the callers, and what they were told
+
+mod crew;
+
+use std::time::Duration;
+
+use tollgate_conformance::servers::CassandraCluster;
+use tollgate_store_cassandra::{Config, Replication};
+
+use crew::Crew;
+
+/// The longest time a call may take. A node is given up after half of it.
+const CALL: Duration = Duration::from_secs(2);
+
+fn config(cluster: &CassandraCluster) -> Config {
+    Config::new(format!("{}/cluster", cluster.url()))
+        .connect_timeout(Duration::from_secs(10))
+        .call_timeout(CALL)
+}
+
+/// One test, since a cluster takes long to start.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn limits_hold_whatever_becomes_of_the_nodes() {
+    let mut cluster = CassandraCluster::start().await;
+    config(&cluster).create_schema(&Replication::Simple(3)).await.expect("a schema");
+    cluster.settled().await;
+
+    killed(&mut cluster).await;
+    frozen(&cluster).await;
+}
+
+/// One node is killed under load, then another, so that the last one cannot decide; then both come back.
+async fn killed(cluster: &mut CassandraCluster) {
+    let crew = Crew::start(config(cluster), "killed").await;
+    crew.decided(300).await;
+    cluster.node_mut(2).kill().await;
+    let before = crew.calls();
+    crew.decided(300).await;
+    crew.assert_most_were_answered_since(before);
+
+    cluster.node_mut(1).kill().await;
+    crew.failed(100).await;
+
+    cluster.node_mut(1).start_again().await;
+    crew.decided(300).await;
+    cluster.node_mut(2).start_again().await;
+    cluster.settled().await;
+    crew.decided(300).await;
+    let told = crew.stop().await;
+    told.assert_nobody_waited_longer_than(CALL);
+    told.assert_all_are_counted(config(cluster)).await;
+}
+
+/// A node stops in the middle of whatever it does, and goes on with it later.
+async fn frozen(cluster: &CassandraCluster) {
+    let crew = Crew::start(config(cluster), "frozen").await;
+    crew.decided(300).await;
+    for node in 0..3 {
+        cluster.node(node).freeze().await;
+        crew.decided(100).await;
+        cluster.node(node).thaw().await;
+        cluster.settled().await;
+    }
+    crew.decided(300).await;
+    let told = crew.stop().await;
+    told.assert_nobody_waited_longer_than(CALL);
+    told.assert_all_are_counted(config(cluster)).await;
+}
