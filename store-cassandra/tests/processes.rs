@@ -12,7 +12,9 @@ use libtest_mimic::{Arguments, Trial};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::OnceCell;
 use tollgate_conformance::servers;
-use tollgate_core::{Action, Limit, LimitBuilder, OperationId, Request, State, Store, StoreError, Time};
+use tollgate_core::{
+    Action, Decision, Limit, LimitBuilder, OperationId, Request, State, Store, StoreError, Time,
+};
 use tollgate_resilience::Coalesced;
 use tollgate_store_cassandra::{CassandraStore, Config, Replication};
 
@@ -119,7 +121,7 @@ fn together(runtime: &Handle, processes: u32, cache: Cache, sample: &str) {
 fn granted_by_the_pure_function(limit: &Limit) -> u32 {
     let mut state = State::default();
     let takes = std::iter::repeat_with(|| state.apply(&limit.charge("anybody"), NOW));
-    u32::try_from(takes.take_while(|decision| decision.is_allowed()).count()).expect("a small number")
+    u32::try_from(takes.take_while(Decision::is_allowed).count()).expect("a small number")
 }
 
 async fn take(store: &impl Store, limit: &Limit, key: &str) -> Result<u32, StoreError> {
