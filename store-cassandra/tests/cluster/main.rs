@@ -9,6 +9,7 @@ mod crew;
 use std::time::Duration;
 
 use tollgate_conformance::servers::CassandraCluster;
+use tollgate_core::{Limit, Limiter};
 use tollgate_store_cassandra::{Config, Replication};
 
 use crew::Crew;
@@ -29,8 +30,47 @@ async fn limits_hold_whatever_becomes_of_the_nodes() {
     config(&cluster).create_schema(&Replication::Simple(3)).await.expect("a schema");
     cluster.settled().await;
 
+    one_replica_of_each_key(&cluster).await;
     killed(&mut cluster).await;
     frozen(&cluster).await;
+}
+
+/// Transactions of a key begin on one of its replicas, those of one limit and those of several alike; other keys are others' to
+/// begin.
+async fn one_replica_of_each_key(cluster: &CassandraCluster) {
+    const CHECKS: u64 = 100;
+    let store = config(cluster).must_be_there().connect().await.expect("a cluster");
+    let (limiter, mut first) = (Limiter::new(store), [false; 3]);
+    let (one, another) = (Limit::per_day(1_000).build("one"), Limit::per_day(1_000).build("another"));
+    let (one, another) = (one.expect("valid"), another.expect("valid"));
+    for key in (0..12).map(|number| format!("routed {number}")) {
+        let before = requests(cluster).await;
+        for _ in 0..CHECKS / 2 {
+            assert!(limiter.check(&one, &key).await.expect("a decision").is_allowed());
+            let both = [one.charge(&key), another.charge(&key)];
+            assert!(limiter.check_all(both).await.expect("a verdict").is_allowed());
+        }
+        let after = requests(cluster).await;
+        let sent: Vec<u64> =
+            after.iter().zip(before).map(|(after, before)| after.saturating_sub(before)).collect();
+        // Others are asked now and then whether they are there.
+        let busy: Vec<usize> = (0..3).filter(|node| sent[*node] >= CHECKS / 2).collect();
+        assert!(matches!(busy[..], [node] if sent[node] >= CHECKS), "{key}: {sent:?}");
+        first[busy[0]] = true;
+    }
+    assert_eq!(first, [true; 3], "each node is the first of some keys");
+}
+
+/// How many requests each node has had.
+async fn requests(cluster: &CassandraCluster) -> [u64; 3] {
+    let mut requests = [0; 3];
+    for (node, requests) in requests.iter_mut().enumerate() {
+        for row in cluster.node(node).query("SELECT request_count FROM system_views.clients").await {
+            let count = row[0].as_deref().and_then(|bytes| bytes.try_into().ok());
+            *requests += count.map_or(0, u64::from_be_bytes);
+        }
+    }
+    requests
 }
 
 /// One node is killed under load, then another, so that the last one cannot decide; then both come back.
