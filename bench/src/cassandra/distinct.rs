@@ -154,7 +154,8 @@ pub async fn measure(plan: Plan, server: &Server, findings: &mut Findings) -> Re
     let mut lanes = lanes(server, keys).await?;
     for _ in 0..BEFORE {
         for lane in &mut lanes {
-            lane.track.go(&load, load.checks).await?;
+            let gone = lane.track.go(&load, load.checks).await;
+            gone.map_err(|failure| format!("{} on distinct keys: {failure}", lane.name))?;
         }
     }
     same_size(server).await?;

@@ -29,11 +29,7 @@ impl Server {
             Self { url: own.url(), own: Some(own) }
         };
         server.clean().await?;
-        // A node that has just started takes its time for this.
-        let patient = server.config()?.session(|session| {
-            session.keepalive_interval(PATIENCE).keepalive_timeout(PATIENCE).connection_timeout(PATIENCE)
-        });
-        patient.create_schema(&Replication::Simple(1)).await?;
+        server.config()?.create_schema(&Replication::Simple(1)).await?;
         Ok(server)
     }
 
@@ -47,8 +43,14 @@ impl Server {
         Ok(format!("{SCHEME}{}/{KEYSPACE}", self.hosts()?))
     }
 
+    /// A store that waits for as long as a node may take that has just started, or that shares its machine. It is as fast
+    /// as any other.
     pub fn config(&self) -> Result<Config, Failure> {
-        Ok(Config::new(self.store_url()?).must_be_there())
+        let config = Config::new(self.store_url()?).must_be_there();
+        Ok(config
+            .connect_timeout(PATIENCE)
+            .call_timeout(PATIENCE)
+            .session(|session| session.keepalive_interval(PATIENCE).keepalive_timeout(PATIENCE)))
     }
 
     /// The name of the store's table, as it is written in a statement.
