@@ -26,7 +26,7 @@ pub const FLOOR: &str = "floor";
 const ROWS: [&str; 3] = [ONE, FIVE, FLOOR];
 
 pub const IN_FLIGHT: u32 = 64;
-const KEYS: usize = 4_096;
+const KEYS: usize = 2_048;
 /// How often every key is asked about before anything is timed: so often that a row has all the stamps it can have.
 const BEFORE: u32 = 16;
 
@@ -118,7 +118,7 @@ impl Lane {
         let counts = || self.store.as_ref().map(|store| store.store().counts()).unwrap_or_default();
         let (before, ran, began) = (counts(), crowding::ran(), Instant::now());
         let checks = self.track.go(load, load.checks).await?;
-        let (time, client) = (began.elapsed() / checks, (crowding::ran() - ran) / checks);
+        let (time, client) = (began.elapsed() / checks, crowding::ran().saturating_sub(ran) / checks);
         let after = self.store.as_ref().map(|store| store.store().counts()).unwrap_or_default();
         self.transactions += after.transactions - before.transactions;
         self.reads += after.reads - before.reads;
@@ -148,7 +148,7 @@ impl Lane {
 
 pub async fn measure(plan: Plan, server: &Server, findings: &mut Findings) -> Result<(), Failure> {
     eprintln!("distinct keys: preparing");
-    let keys = if plan.quick { KEYS / 8 } else { KEYS };
+    let keys = if plan.quick { KEYS / 4 } else { KEYS };
     let load =
         Load { keys: Arc::new(Keys::new(keys, 1)), in_flight: IN_FLIGHT, checks: u32::try_from(keys)? };
     let mut lanes = lanes(server, keys).await?;

@@ -97,7 +97,8 @@ impl Side {
         F: Future<Output = Result<bool, Failure>> + Send,
     {
         let tally = callers::call(CALLERS, self.span, call).await?;
-        self.rate = self.rate.max(tally.in_time as f64 / self.span.as_secs_f64());
+        // None in time counts as one, to have something to compare with.
+        self.rate = self.rate.max(tally.in_time.max(1) as f64 / self.span.as_secs_f64());
         self.failed = tally.errors as f64 / self.span.as_secs_f64();
         self.all.add(tally);
         Ok(())
