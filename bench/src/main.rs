@@ -23,8 +23,11 @@
 //!
 //! Of `resilience`, Tollgate's wrappers around stores, by the means of the other two: `resilience`, with a
 //! layout of its own.
+//!
+//! Of `cassandra`, Tollgate's store on Cassandra: `cassandra`, with a layout of its own.
 
 mod alloc;
+mod cassandra;
 mod crowding;
 mod floor;
 mod keys;
@@ -39,6 +42,7 @@ mod subject;
 mod tollgate;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use measure::Plan;
 
@@ -46,11 +50,16 @@ const USAGE: &str = "\
 usage: tollgate-bench memory [--rounds N] [--quick]
        tollgate-bench redis [--rounds N] [--quick] [--server URL]
        tollgate-bench resilience [--rounds N] [--quick]
+       tollgate-bench cassandra [--rounds N] [--quick] [URL]
 
   memory        compare the limiters that keep their state in this process
   redis         compare the limiters that keep their state in Redis
   resilience    compare stores with and without what is wrapped around them, on Redis servers
                 that are started for the run, and killed
+  cassandra     compare the store on Cassandra with the transactions that it cannot do without, and
+                with itself in several processes; on a node that is started for the run, or on
+                the one at URL, cassandra://HOST:PORT, which should have nothing else to do;
+                its keyspace `tollgate_bench` is made anew and removed at the end
   --rounds N    rounds per workload (7; 3 with --quick)
   --quick       a short run, to see that everything works; its figures are rough
   --server URL  not a redis-server started for the run, but this one, which should have nothing
@@ -60,6 +69,8 @@ enum Command {
     Memory(Plan),
     Redis(Plan, Option<String>),
     Resilience(Plan),
+    Cassandra(Plan, Option<String>),
+    Contender { url: String, key: String, cold: bool, span: Duration },
 }
 
 fn main() -> ExitCode {
@@ -71,6 +82,8 @@ fn main() -> ExitCode {
         Command::Memory(plan) => memory::run(plan),
         Command::Redis(plan, server) => redis::run(plan, server),
         Command::Resilience(plan) => resilience::run(plan),
+        Command::Cassandra(plan, server) => cassandra::run(plan, server),
+        Command::Contender { url, key, cold, span } => cassandra::contention::contend(&url, &key, cold, span),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -84,12 +97,19 @@ fn main() -> ExitCode {
 /// What the arguments ask for, or `None` if they make no sense.
 fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
     let subcommand = arguments.next()?;
+    if subcommand == cassandra::contention::SUBCOMMAND {
+        let (url, key) = (arguments.next()?, arguments.next()?);
+        let cold = arguments.next()? == cassandra::contention::COLD;
+        let span = Duration::from_millis(arguments.next()?.parse().ok()?);
+        return Some(Command::Contender { url, key, cold, span });
+    }
     let (mut rounds, mut quick, mut server) = (None, false, None);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--rounds" => rounds = Some(arguments.next()?.parse().ok().filter(|&n| n > 0)?),
             "--quick" => quick = true,
             "--server" if subcommand == "redis" => server = Some(arguments.next()?),
+            url if subcommand == "cassandra" && url.starts_with("cassandra://") => server = Some(argument),
             _ => return None,
         }
     }
@@ -98,6 +118,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
         "memory" => Some(Command::Memory(plan)),
         "redis" => Some(Command::Redis(plan, server)),
         "resilience" => Some(Command::Resilience(plan)),
+        "cassandra" => Some(Command::Cassandra(plan, server)),
         _ => None,
     }
 }

@@ -97,7 +97,8 @@ impl Findings {
     fn print_claims(&self, claims: &[Claim]) {
         for claim in claims {
             if let Some(value) = self.value(claim) {
-                println!("{} {} {} {value:.2}", claim.kind, claim.name, claim.against);
+                let decimals = if value != 0.0 && value.abs() < 0.1 { 4 } else { 2 };
+                println!("{} {} {} {value:.decimals$}", claim.kind, claim.name, claim.against);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until, timeout_at};
-use tollgate_core::{ErrorKind, Limit, OperationId, StoreError, Time};
+use tollgate_core::{ErrorKind, Limit, StoreError, Time};
 
 use crate::counts::Counters;
 use crate::error::{self, Fault};
@@ -13,7 +13,7 @@ use crate::exchange::{Found, Write, Written};
 use crate::key;
 use crate::link::Connected;
 use crate::pace;
-use crate::row::Row;
+use crate::row::{self, Row};
 use crate::store::Inner;
 
 /// For how long a row with named operations is kept at least.
@@ -22,6 +22,12 @@ const OPERATION_MEMORY: Duration = Duration::from_secs(60);
 const LONGEST_LIFE: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// How long to wait for a connection, to find out what became of a transaction that went with the last one.
 const RECONNECTING: Duration = Duration::from_millis(50);
+
+/// A store that seems to be alone with a row lets others try every so many times. They may be there: whoever is never fast enough
+/// leaves nothing to see.
+const ALONE: u32 = 32;
+/// For how many others a store waits at most, once it has written a row.
+const MOST_OTHERS: u32 = 4;
 
 /// The rows of some limits of one entity, for a step to work on.
 #[derive(Debug)]
@@ -59,16 +65,25 @@ pub(crate) async fn change<T>(
 ) -> Result<T, StoreError> {
     let deadline = pace::in_future(inner.settings.call_timeout);
     let cluster = timeout_at(deadline, inner.link.get()).await.map_err(|_| error::late())??;
-    let _turn = timeout_at(deadline, inner.queues.wait(partition)).await.map_err(|_| error::too_many())?;
+    let turn = timeout_at(deadline, inner.queues.wait(partition)).await.map_err(|_| error::too_many())?;
     let seen = limits.iter().map(|limit| {
         let name = key::row(limit);
         let value = inner.last_seen.get(partition, &name);
         Seen { limit, name, value, confirmed: false }
     });
     let seen = seen.collect();
-    let stamp = unique();
-    let mut attempt =
-        Attempt { inner, cluster, partition, seen, deadline, stamp, turn: 0, losses: 0, in_doubt: false };
+    let mut attempt = Attempt {
+        inner,
+        cluster,
+        partition,
+        seen,
+        deadline,
+        stamp: row::new_stamp(inner.writer),
+        turn: 0,
+        losses: 0,
+        in_doubt: false,
+        took: None,
+    };
     loop {
         let before = match attempt.rows() {
             // Somebody may have put it right since.
@@ -87,6 +102,7 @@ pub(crate) async fn change<T>(
             .collect();
         if changed.contains(&true) {
             if attempt.write(&before, rows.rows, &changed, now).await? {
+                turn.hold(attempt.courtesy(&before));
                 return Ok(answer);
             }
         } else if attempt.is_of_now() {
@@ -112,6 +128,8 @@ struct Attempt<'a> {
     losses: u32,
     /// A transaction may still be executed by a node that was given up.
     in_doubt: bool,
+    /// How long the transaction took that was applied.
+    took: Option<Duration>,
 }
 
 impl Attempt<'_> {
@@ -166,6 +184,7 @@ impl Attempt<'_> {
         let sent = timeout_at(self.patience(), self.cluster.write(self.partition, &writes, self.turn)).await;
         match sent.unwrap_or_else(|_| Err(Fault::Unknown(error::late()))) {
             Ok(Written::Applied) => {
+                self.took = Some(began.elapsed());
                 for Write { row, after, .. } in writes {
                     self.inner.last_seen.put(self.partition, row, after);
                 }
@@ -264,11 +283,25 @@ impl Attempt<'_> {
         }
     }
 
-    /// Others were faster, and shall not be so for ever: a pause of random length, the longer the more often it happened. Not
-    /// after the first time, when the row was only seen too long ago.
+    /// For how long this store leaves the rows to others, now that it has written them. It knows what is there before they
+    /// do: at full speed it would always be faster, and they would never have their turn.
+    fn courtesy(&self, before: &[Row]) -> Duration {
+        let Some(took) = self.took else { return Duration::ZERO };
+        let writers = before.iter().map(|row| row.writers(self.inner.writer));
+        let (others, ours) = writers.max().unwrap_or_default();
+        let times = match u32::try_from(others).unwrap_or(MOST_OTHERS).min(MOST_OTHERS) {
+            0 if ours && fastrand::u32(..ALONE) == 0 => 3,
+            0 => return Duration::ZERO,
+            others => others,
+        };
+        (took * times).mul_f64(0.5 + fastrand::f64()).min(self.inner.settings.call_timeout / 8)
+    }
+
+    /// Others were faster, and shall not be so again by the same rhythm: a pause of random length. Not after the first time, when the
+    /// row was only seen too long ago.
     async fn pause(&mut self, took: Duration) -> Result<(), StoreError> {
         self.losses += 1;
-        let longest = took * (self.losses - 1).min(8);
+        let longest = took * (self.losses - 1).min(1);
         let until = pace::now() + longest.mul_f64(fastrand::f64());
         if until >= self.deadline {
             let error = error::outrun(self.losses);
@@ -279,11 +312,6 @@ impl Attempt<'_> {
         }
         Ok(())
     }
-}
-
-/// The half of an operation id that is random.
-fn unique() -> u64 {
-    (OperationId::unique().get() >> 64) as u64
 }
 
 /// How long a row is kept, in seconds: until it equals a fresh one, rounded up, and by the margin longer.

@@ -6,7 +6,7 @@
 //! | 1 | the algorithm's number |
 //! | 8 | from when on the state equals a fresh one |
 //! | 2, then 8 each | the words of the state's snapshot |
-//! | 1, then 8 each | stamps, the oldest first |
+//! | 1, then 8 each | stamps, the oldest first: 2 bytes for the writer, 6 for the transaction |
 //! | 1, then | operations, the oldest first: |
 //! | 16, 2, 1, then 13 each | id, requests, charges of each; for each charge: outcome, granted, when it starts |
 //!
@@ -24,6 +24,16 @@ const VERSION: u8 = 1;
 pub(crate) const MOST_STAMPS: usize = 16;
 /// How many named operations a row remembers.
 pub(crate) const MOST_OPERATIONS: usize = 8;
+
+/// A stamp that nobody has used before, of a store that has drawn a number for itself.
+pub(crate) fn new_stamp(writer: u16) -> u64 {
+    // The upper half of an id is random.
+    u64::from(writer) << 48 | (OperationId::unique().get() >> 80) as u64
+}
+
+fn writer(stamp: u64) -> u16 {
+    u16::try_from(stamp >> 48).unwrap_or(u16::MAX)
+}
 
 /// A row that is there. A missing one is the default: fresh, and nothing is remembered.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -89,6 +99,16 @@ impl Row {
         self.stamps.push(stamp);
         let old = self.stamps.len().saturating_sub(MOST_STAMPS);
         self.stamps.drain(..old);
+    }
+
+    /// Whose transactions the row remembers: how many writers other than this one, and whether it is one itself.
+    pub(crate) fn writers(&self, this: u16) -> (usize, bool) {
+        let mut others: Vec<u16> = self.stamps.iter().map(|stamp| writer(*stamp)).collect();
+        others.sort_unstable();
+        others.dedup();
+        let all = others.len();
+        others.retain(|writer| *writer != this);
+        (others.len(), others.len() < all)
     }
 
     pub(crate) fn has_stamp(&self, stamp: u64) -> bool {
@@ -331,5 +351,19 @@ mod tests {
         assert!(row.tells_all_since(&begun));
         row.stamp(15);
         assert!(!row.tells_all_since(&begun));
+    }
+
+    #[test]
+    fn stamps_tell_their_writers() {
+        let mut row = Row::default();
+        assert_eq!(row.writers(1), (0, false));
+        for writer in [1, 2, 1, 3, 2] {
+            row.stamp(new_stamp(writer));
+        }
+        assert_eq!((row.writers(1), row.writers(4)), ((2, true), (3, false)));
+        for _ in 0..MOST_STAMPS {
+            row.stamp(new_stamp(1));
+        }
+        assert_eq!(row.writers(1), (0, true));
     }
 }

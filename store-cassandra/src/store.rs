@@ -37,6 +37,8 @@ pub(crate) struct Inner {
     pub(crate) last_seen: LastSeen,
     pub(crate) counters: Counters,
     pub(crate) queues: Queues,
+    /// By which this store knows its own transactions among those of others.
+    pub(crate) writer: u16,
     lanes: RandomState,
 }
 
@@ -49,8 +51,8 @@ impl CassandraStore {
     pub(crate) fn new(link: Link, settings: Settings) -> Self {
         let last_seen = LastSeen::new(settings.cached_rows);
         let (counters, queues) = (Counters::default(), Queues::default());
-        let lanes = RandomState::new();
-        Self { inner: Arc::new(Inner { link, settings, last_seen, counters, queues, lanes }) }
+        let (writer, lanes) = (fastrand::u16(..), RandomState::new());
+        Self { inner: Arc::new(Inner { link, settings, last_seen, counters, queues, writer, lanes }) }
     }
 
     /// Whether the cluster can be reached now, and has the schema.

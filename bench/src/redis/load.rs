@@ -81,9 +81,13 @@ pub struct Track {
 }
 
 impl Track {
+    pub fn new(runner: Arc<dyn Runner>) -> Self {
+        Self { runner, walked: 0, laps: Vec::new() }
+    }
+
     /// Makes sure that every key exists, so that a check under the clock never creates one.
     pub async fn prepared(runner: Arc<dyn Runner>, load: &Load) -> Result<Self, Failure> {
-        let mut track = Self { runner, walked: 0, laps: Vec::new() };
+        let mut track = Self::new(runner);
         let keys = u32::try_from(load.keys.names().count())?;
         track.go(load, keys).await?;
         Ok(track)
@@ -116,7 +120,7 @@ impl Track {
     }
 
     /// Makes at least that many checks, all of which have to be admitted; says how many they were.
-    async fn go(&mut self, load: &Load, checks: u32) -> Result<u32, Failure> {
+    pub async fn go(&mut self, load: &Load, checks: u32) -> Result<u32, Failure> {
         let per_call = self.runner.checks_per_call();
         let calls = checks.div_ceil(load.in_flight * per_call);
         let each = calls * per_call;

@@ -1,0 +1,201 @@
+//! Checks of many keys, one transaction each.
+//!
+//! Every key has been asked about often before it is timed, so that its row is there and the last state of it is known,
+//! to the store and to the floor alike; and so that the node has compiled what it executes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tollgate::{Charge, Key, Limit, LimitError, Limiter};
+
+use super::bare::{self, Bare};
+use super::server::Server;
+use super::{Gathered, connect};
+use crate::crowding;
+use crate::keys::{self, Keys, Walk};
+use crate::measure::Plan;
+use crate::redis::load::{Load, Track};
+use crate::redis::subject::{Failure, Remote, Runner};
+use crate::report::{Finding, Findings};
+
+pub const ONE: &str = "tollgate";
+pub const FIVE: &str = "tollgate 5 limits";
+pub const FLOOR: &str = "floor";
+const ROWS: [&str; 3] = [ONE, FIVE, FLOOR];
+
+pub const IN_FLIGHT: u32 = 64;
+const KEYS: usize = 2_048;
+/// How often every key is asked about before anything is timed: so often that a row has all the stamps it can have.
+const BEFORE: u32 = 16;
+
+const RATE: &str = "distinct-checks/s";
+pub const TIME: &str = "distinct-time";
+const CLIENT: &str = "distinct-client-cpu";
+const TRANSACTIONS: &str = "distinct-transactions";
+/// What stands above which figures.
+const COLUMNS: [(&str, &str); 4] =
+    [("checks/s", RATE), ("µs", TIME), ("client-cpu", CLIENT), ("transactions/1000", TRANSACTIONS)];
+/// Per check, over all rounds.
+pub const READS: &str = "distinct-reads";
+
+/// Nothing that a run takes from it comes back before the run has ended.
+fn bucket(name: &str) -> Result<Limit, LimitError> {
+    Limit::per(10_000, Duration::from_secs(1_000_000)).build(name)
+}
+
+/// One limit of one entity.
+struct One {
+    limiter: Limiter<Gathered>,
+    limit: Limit,
+}
+
+impl Remote for One {
+    async fn call(&self, keys: &mut Walk<'_>) -> Result<bool, Failure> {
+        let decision = self.limiter.check(&self.limit, Key::new("one", keys.step())).await?;
+        Ok(decision.is_allowed())
+    }
+}
+
+/// Five limits of one entity in one request.
+struct Five {
+    limiter: Limiter<Gathered>,
+    limits: [Limit; 5],
+}
+
+impl Remote for Five {
+    async fn call(&self, keys: &mut Walk<'_>) -> Result<bool, Failure> {
+        let key = Key::new("five", keys.step());
+        let charges: [Charge<'_>; 5] = self.limits.each_ref().map(|limit| limit.charge(key));
+        Ok(self.limiter.check_all(charges).await?.is_allowed())
+    }
+}
+
+/// One conditional update of a row whose last state is known: what no exact limiter on Cassandra can do without. It decides
+/// nothing.
+struct Floor {
+    bare: Bare,
+    /// How often each key was written.
+    counts: HashMap<String, AtomicU64>,
+}
+
+impl Remote for Floor {
+    async fn call(&self, keys: &mut Walk<'_>) -> Result<bool, Failure> {
+        let name = keys.step();
+        let count = self.counts[name].fetch_add(1, Ordering::Relaxed);
+        let before = (count > 0).then(|| bare::state(count));
+        self.bare.write(&bare::partition(FLOOR, name), before.as_deref(), &bare::state(count + 1)).await
+    }
+}
+
+/// One subject, and how long its rounds took.
+struct Lane {
+    name: &'static str,
+    track: Track,
+    /// Of the subjects that are ours.
+    store: Option<Gathered>,
+    transactions: u64,
+    reads: u64,
+    checks: u64,
+    best: Option<Lap>,
+}
+
+/// What one subject did in one round, per check.
+#[derive(Clone, Copy)]
+struct Lap {
+    time: Duration,
+    client: Duration,
+}
+
+impl Lane {
+    fn new(name: &'static str, runner: Arc<dyn Runner>, store: Option<Gathered>) -> Self {
+        Self { name, track: Track::new(runner), store, transactions: 0, reads: 0, checks: 0, best: None }
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a stopwatch needs the machine's time")]
+    async fn lap(&mut self, load: &Load) -> Result<(), Failure> {
+        let counts = || self.store.as_ref().map(|store| store.store().counts()).unwrap_or_default();
+        let (before, ran, began) = (counts(), crowding::ran(), Instant::now());
+        let checks = self.track.go(load, load.checks).await?;
+        let (time, client) = (began.elapsed() / checks, crowding::ran().saturating_sub(ran) / checks);
+        let after = self.store.as_ref().map(|store| store.store().counts()).unwrap_or_default();
+        self.transactions += after.transactions - before.transactions;
+        self.reads += after.reads - before.reads;
+        self.checks += u64::from(checks);
+        if self.best.is_none_or(|best| time < best.time) {
+            self.best = Some(Lap { time, client });
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
+    fn record(&self, findings: &mut Findings) {
+        let mut figure = |column: &str, value| {
+            findings.record(self.name, column.to_owned(), Finding::Figure { value, crowded: false });
+        };
+        if let Some(Lap { time, client }) = self.best {
+            figure(RATE, 1.0 / time.as_secs_f64());
+            figure(TIME, time.as_secs_f64() * 1e6);
+            figure(CLIENT, client.as_secs_f64() * 1e6);
+        }
+        if self.store.is_some() {
+            figure(TRANSACTIONS, 1e3 * self.transactions as f64 / self.checks as f64);
+            figure(READS, self.reads as f64 / self.checks as f64);
+        }
+    }
+}
+
+pub async fn measure(plan: Plan, server: &Server, findings: &mut Findings) -> Result<(), Failure> {
+    eprintln!("distinct keys: preparing");
+    let keys = if plan.quick { KEYS / 4 } else { KEYS };
+    let load =
+        Load { keys: Arc::new(Keys::new(keys, 1)), in_flight: IN_FLIGHT, checks: u32::try_from(keys)? };
+    let mut lanes = lanes(server, keys).await?;
+    for _ in 0..BEFORE {
+        for lane in &mut lanes {
+            let gone = lane.track.go(&load, load.checks).await;
+            gone.map_err(|failure| format!("{} on distinct keys: {failure}", lane.name))?;
+        }
+    }
+    same_size(server).await?;
+    eprintln!("distinct keys: measuring");
+    for _ in 0..plan.rounds {
+        for lane in &mut lanes {
+            lane.lap(&load).await.map_err(|failure| format!("{} on distinct keys: {failure}", lane.name))?;
+        }
+    }
+    for lane in &lanes {
+        lane.record(findings);
+    }
+    Ok(())
+}
+
+async fn lanes(server: &Server, keys: usize) -> Result<Vec<Lane>, Failure> {
+    let (one, five) = (connect(server.config()?).await?, connect(server.config()?).await?);
+    let names = ["api", "api-2", "api-3", "api-4", "api-5"];
+    let limits = names.map(bucket).into_iter().collect::<Result<Vec<_>, _>>()?;
+    let limits = limits.try_into().map_err(|_| "as many limits as names")?;
+    let counts = (0..keys).map(|index| (keys::name(index), AtomicU64::new(0))).collect();
+    let runners: [(Arc<dyn Runner>, _); 3] = [
+        (Arc::new(One { limiter: Limiter::new(one.clone()), limit: bucket("api")? }), Some(one)),
+        (Arc::new(Five { limiter: Limiter::new(five.clone()), limits }), Some(five)),
+        (Arc::new(Floor { bare: Bare::connect(server).await?, counts }), None),
+    ];
+    Ok(ROWS.into_iter().zip(runners).map(|(name, (runner, store))| Lane::new(name, runner, store)).collect())
+}
+
+/// Fails unless the floor's rows are as large as the store's.
+async fn same_size(server: &Server) -> Result<(), Failure> {
+    let ours = Bare::connect(server).await?.read(&bare::partition("one", &keys::name(0))).await?;
+    match ours.map(|state| state.len()) {
+        Some(bare::ROW_BYTES) => Ok(()),
+        other => {
+            Err(format!("a row of the store has {other:?} bytes, the floor's {}", bare::ROW_BYTES).into())
+        }
+    }
+}
+
+pub fn print(findings: &Findings) {
+    findings.print_table(&ROWS, &COLUMNS.map(|(heading, column)| (heading, vec![column.to_owned()])));
+}
