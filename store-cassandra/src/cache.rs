@@ -4,13 +4,19 @@ use std::sync::Arc;
 
 use moka::sync::Cache;
 
+/// What an entry takes beside its bytes, about.
+const OVERHEAD: usize = 200;
+
 /// Bounded: what is asked for least goes first, and only costs a second transaction when it comes back.
 #[derive(Debug)]
 pub(crate) struct LastSeen(Cache<Vec<u8>, Arc<[u8]>>);
 
 impl LastSeen {
-    pub(crate) fn new(rows: u64) -> Self {
-        Self(Cache::new(rows))
+    pub(crate) fn new(bytes: u64) -> Self {
+        let weigh = |name: &Vec<u8>, row: &Arc<[u8]>| {
+            u32::try_from(name.len() + row.len() + OVERHEAD).unwrap_or(u32::MAX)
+        };
+        Self(Cache::builder().weigher(weigh).max_capacity(bytes).build())
     }
 
     /// The row as it was; `None` if it was not there, or is not remembered.

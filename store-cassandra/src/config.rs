@@ -52,11 +52,16 @@ pub(crate) struct Settings {
     pub(crate) connect_timeout: Duration,
     pub(crate) call_timeout: Duration,
     pub(crate) margin: Duration,
-    pub(crate) cached_rows: u64,
+    pub(crate) cache_bytes: u64,
     pub(crate) customize: Arc<dyn Fn(SessionBuilder) -> SessionBuilder + Send + Sync>,
 }
 
 impl Settings {
+    /// What must be left of a call's time for it to be worth sending something.
+    pub(crate) fn reserve(&self) -> Duration {
+        self.call_timeout / 8
+    }
+
     /// What became of a transaction must still show when somebody looks for it.
     pub(crate) fn margin(&self) -> Duration {
         self.margin.max(self.call_timeout.saturating_mul(2))
@@ -76,7 +81,7 @@ impl Config {
                 connect_timeout: Duration::from_secs(1),
                 call_timeout: Duration::from_secs(2),
                 margin: Duration::from_secs(60),
-                cached_rows: 100_000,
+                cache_bytes: 64 << 20,
                 customize: Arc::new(|builder| builder),
             },
             must_be_there: false,
@@ -97,8 +102,8 @@ impl Config {
     }
 
     /// Which replicas must have stored a transaction (`LOCAL_QUORUM` unless said), and which must agree on it
-    /// (`LOCAL_SERIAL` unless said: those of the local datacenter). With `SERIAL`, limits hold across datacenters, at the
-    /// price of a trip between them per check. All programs that share a table must say the same.
+    /// (`LOCAL_SERIAL` unless said: those of the local datacenter). A keyspace that is replicated in several datacenters needs
+    /// `SERIAL`, at the price of a trip between them per check. All programs that share a table must say the same.
     pub fn consistency(mut self, stored: Consistency, agreed: SerialConsistency) -> Self {
         self.settings.consistency = stored;
         self.settings.serial = agreed;
@@ -111,7 +116,8 @@ impl Config {
         self
     }
 
-    /// The longest time a call may take, whatever happens on the way; 2 seconds unless said. A node that has not answered
+    /// The longest time a call may take, whatever happens on the way; 2 seconds unless said, and twice that for a request
+    /// over several entities, which may have to give back. A node that has not answered
     /// within half of it is given up, so that there is time to find out what became of the call, and to ask another.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.settings.call_timeout = timeout;
@@ -125,19 +131,21 @@ impl Config {
         self
     }
 
-    /// How many rows are remembered as they were seen last; 100,000 unless said, about 500 bytes each. Whatever is not
+    /// How much memory there is for rows as they were seen last; 64 MiB unless said, enough for 150,000 buckets. Whatever is not
     /// remembered costs a second transaction.
-    pub fn cached_rows(mut self, rows: u64) -> Self {
-        self.settings.cached_rows = rows;
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.settings.cache_bytes = bytes;
         self
     }
 
-    /// Whatever else the driver can be told: encryption, compression, numbers of connections.
+    /// Whatever else the driver can be told, such as encryption (`session.tls_context`, which takes a configuration of
+    /// rustls), compression, numbers of connections.
     ///
     /// ```
-    /// use tollgate_store_cassandra::Config;
+    /// use tollgate_store_cassandra::{Config, scylla};
     ///
-    /// let config = Config::new("cassandra://db/limits").session(|session| session.tcp_nodelay(true));
+    /// let two = scylla::client::PoolSize::PerHost(2.try_into().expect("not 0"));
+    /// let config = Config::new("cassandra://db/limits").session(move |session| session.pool_size(two.clone()));
     /// ```
     pub fn session(
         mut self,
@@ -154,12 +162,22 @@ impl Config {
     }
 
     /// Makes the keyspace and the table, or brings an older table up to date. Once, when you deploy: what is there stays
-    /// as it is, and doing it twice changes nothing. The user needs `CREATE` and `ALTER` for this, and only for this.
+    /// as it is, and doing it twice changes nothing. The user needs `CREATE` and `ALTER` for this, and only for this. By hand it
+    /// is:
+    ///
+    /// ```text
+    /// CREATE TABLE limits (
+    ///     key blob, limit_name text, state blob, guard boolean, PRIMARY KEY (key, limit_name)
+    /// ) WITH comment = 'tollgate limits, schema 1' AND gc_grace_seconds = 86400 AND compaction = {
+    ///     'class': 'TimeWindowCompactionStrategy',
+    ///     'compaction_window_unit': 'HOURS', 'compaction_window_size': 1
+    /// };
+    /// ```
     pub async fn create_schema(&self, replication: &Replication) -> Result<(), StoreError> {
         let (target, table) = self.target()?;
         let create = async {
             let session = link::session(&target, &self.settings).await?;
-            table.create(&session, replication).await
+            table.create(&session, replication, self.settings.serial).await
         };
         Box::pin(create).await
     }
@@ -207,7 +225,7 @@ impl fmt::Debug for Settings {
             .field("connect_timeout", &self.connect_timeout)
             .field("call_timeout", &self.call_timeout)
             .field("margin", &self.margin)
-            .field("cached_rows", &self.cached_rows)
+            .field("cache_bytes", &self.cache_bytes)
             .finish_non_exhaustive()
     }
 }

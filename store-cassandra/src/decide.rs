@@ -1,8 +1,8 @@
 //! Runs of requests on the rows of one entity.
 
 use tollgate_core::{
-    Action, AlgorithmKind, Charge, Decision, ErrorKind, Limit, OperationId, RawDecision, Request, Run,
-    RunVerdict, State, StoreError, Time, Verdict, slots,
+    Action, AlgorithmKind, Charge, ErrorKind, Limit, OperationId, Request, Run, RunVerdict, State,
+    StoreError, Time, Verdict, slots,
 };
 
 use crate::change::{Rows, change};
@@ -14,18 +14,18 @@ use crate::store::Inner;
 pub(crate) const MOST_ENTRIES: u32 = 1_000;
 /// How many words a row may have: room for as many leases, and for a log that has been debited beyond its limit.
 const MOST_WORDS: usize = 4 * MOST_ENTRIES as usize + 8;
-/// The most charges in one request, and requests in a run that has a name.
-const MOST_NAMED: usize = 255;
+/// The most charges in one request, and in a run that has a name, whose every answer is remembered.
+const MOST_CHARGES: usize = 255;
 
 /// What cannot be done here, before anything is sent.
 pub(crate) fn refuse(run: &Run<'_>) -> Result<(), StoreError> {
     let request = run.request();
     request.supported()?;
     let charges = request.charges();
-    if charges.len() > MOST_NAMED || request.id().is_some() && run.count() as usize > MOST_NAMED {
-        let why = format!(
-            "at most {MOST_NAMED} charges go into one request, and as many requests into a named run"
-        );
+    let requests = if request.id().is_some() { run.count() as usize } else { 1 };
+    if charges.len().saturating_mul(requests) > MOST_CHARGES {
+        let why =
+            format!("at most {MOST_CHARGES} charges go into one request, and into a run that has a name");
         return Err(StoreError::new(ErrorKind::Unsupported, why));
     }
     charges.iter().try_for_each(|charge| fits_a_row(charge.limit()))
@@ -64,22 +64,28 @@ pub(crate) async fn decide(
     }
 }
 
-/// Forgets an operation that was granted something under `first`, and gives that back by `charges`, in one transaction.
-/// `None` if there was nothing to forget.
+/// Gives back what a part of a request was granted. If it has a name, that is forgotten in the same transaction, and what is
+/// given back is what the name says was granted, at its own instant: `charges` may be of a repetition. `None` if there is
+/// nothing by that name.
 pub(crate) async fn give_back(
     inner: &Inner,
     partition: &[u8],
-    first: &Limit,
+    part: &[Charge<'_>],
     charges: &[Charge<'_>],
     id: Option<OperationId>,
     now: Time,
 ) -> Result<Option<Verdict>, StoreError> {
-    let limits = distinct(std::iter::once(first).chain(charges.iter().map(Charge::limit)));
-    let run = Run::new(Request::new(charges), 1);
+    let Some(first) = part.first() else { return Ok(None) };
+    let limits = distinct(part.iter().map(Charge::limit));
     let step = |rows: &mut Rows<'_>| {
-        if id.is_some_and(|id| !rows.of(first).disown(id)) {
-            return Ok(None);
+        let named: Vec<Charge<'_>>;
+        let mut charges = charges;
+        if let Some(id) = id {
+            let Some(operation) = rows.of(first.limit())?.disown(id) else { return Ok(None) };
+            named = part.iter().zip(&operation.told).filter_map(|(charge, told)| told.undo(charge)).collect();
+            charges = &named;
         }
+        let run = Run::new(Request::new(charges), 1);
         decide_run(rows, &run, now).map(|verdict| verdict.into_verdicts().pop())
     };
     change(inner, partition, &limits, now, step).await?
@@ -101,9 +107,9 @@ fn decide_run(rows: &mut Rows<'_>, run: &Run<'_>, now: Time) -> Result<RunVerdic
     let charges = run.request().charges();
     let Some(first) = charges.first() else { return Ok(RunVerdict::replay(run, &mut [], now)) };
     if let Some(id) = run.request().id()
-        && let Some(operation) = rows.of(first.limit()).operation(id).cloned()
+        && let Some(operation) = rows.of(first.limit())?.operation(id).cloned()
     {
-        return Ok(repeat(rows, charges, &operation, now));
+        return repeat(rows, charges, &operation, now);
     }
     let (slots, count) = slots(charges);
     let mut limits: Vec<&Limit> = Vec::with_capacity(count);
@@ -112,7 +118,8 @@ fn decide_run(rows: &mut Rows<'_>, run: &Run<'_>, now: Time) -> Result<RunVerdic
             limits.push(charge.limit());
         }
     }
-    let before: Vec<State> = limits.iter().map(|limit| rows.of(limit).state.clone()).collect();
+    let before = limits.iter().map(|limit| rows.of(limit).map(|row| row.state.clone()));
+    let before = before.collect::<Result<Vec<State>, _>>()?;
     let mut states = before.clone();
     let verdict = RunVerdict::replay(run, &mut states, now);
     for (limit, state) in limits.iter().zip(&states) {
@@ -123,7 +130,7 @@ fn decide_run(rows: &mut Rows<'_>, run: &Run<'_>, now: Time) -> Result<RunVerdic
         .zip(before.iter().zip(&states))
         .any(|(limit, (before, after))| !same_state(before, after, limit, now));
     for (limit, state) in limits.iter().zip(states) {
-        rows.of(limit).state = state;
+        rows.of(limit)?.state = state;
     }
     if let Some(id) = run.request().id()
         && has_effect
@@ -131,24 +138,29 @@ fn decide_run(rows: &mut Rows<'_>, run: &Run<'_>, now: Time) -> Result<RunVerdic
         let told = verdict.verdicts().iter().flat_map(Verdict::decisions);
         let told = told.map(|decision| Told::of(decision, now)).collect();
         let charges = u8::try_from(charges.len()).unwrap_or(u8::MAX);
-        rows.of(first.limit()).remember(Operation { id, charges, told });
+        rows.of(first.limit())?.remember(Operation { id, charges, told });
     }
     Ok(verdict)
 }
 
 /// What a call was told that is repeated: its outcome, what it was granted and when it starts. The other numbers are of now.
-fn repeat(rows: &mut Rows<'_>, charges: &[Charge<'_>], operation: &Operation, now: Time) -> RunVerdict {
-    let requests = operation.told.chunks(usize::from(operation.charges).max(1)).map(|told| {
-        let decisions = charges.iter().zip(told).map(|(charge, told)| {
+fn repeat(
+    rows: &mut Rows<'_>,
+    charges: &[Charge<'_>],
+    operation: &Operation,
+    now: Time,
+) -> Result<RunVerdict, StoreError> {
+    let mut verdicts = Vec::new();
+    for told in operation.told.chunks(usize::from(operation.charges).max(1)) {
+        let mut decisions = Vec::with_capacity(told.len());
+        for (charge, told) in charges.iter().zip(told) {
             let look = charge.cost(0).action(Action::Take { max_wait: None });
-            let there = rows.of(charge.limit()).state.clone().apply(&look, now).raw();
-            let Told { outcome, granted, starts_at } = *told;
-            let wait = u64::try_from(starts_at.since(now).as_nanos()).unwrap_or(u64::MAX);
-            Decision::from(RawDecision { outcome, granted, wait, ..there })
-        });
-        Verdict::new(decisions.collect::<Vec<_>>(), now)
-    });
-    RunVerdict::from_verdicts(requests.collect())
+            let there = rows.of(charge.limit())?.state.clone().apply(&look, now);
+            decisions.push(told.again(&there, now));
+        }
+        verdicts.push(Verdict::new(decisions, now));
+    }
+    Ok(RunVerdict::from_verdicts(verdicts))
 }
 
 /// An error if a state has become too large for a row: by debits beyond the limit, which nothing else bounds.

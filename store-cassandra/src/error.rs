@@ -6,6 +6,7 @@ use scylla::errors::{
     ConnectionError, ConnectionPoolError, ConnectionSetupRequestErrorKind, DbError, ExecutionError,
     MetadataError, NewSessionError, PrepareError, RequestAttemptError,
 };
+use scylla::statement::Consistency;
 use tollgate_core::{ErrorKind, StoreError};
 
 /// Why a call has no answer.
@@ -72,12 +73,12 @@ fn of_attempt(cause: &RequestAttemptError) -> Fault {
     }
 }
 
-/// Whether a node that says this has not begun to do what it was asked.
+/// Whether a node that says this has not begun to do what it was asked. Too few replicas may also turn up when they have
+/// agreed already and only have to store it, which is said by another level.
 pub(crate) fn changes_nothing(code: &DbError) -> bool {
     matches!(
         code,
-        DbError::Unavailable { .. }
-            | DbError::Overloaded
+        DbError::Unavailable { consistency: Consistency::Serial | Consistency::LocalSerial, .. }
             | DbError::IsBootstrapping
             | DbError::SyntaxError
             | DbError::Invalid
@@ -166,11 +167,15 @@ pub(crate) fn late() -> StoreError {
 
 /// Others of this process were in line before it for as long as it had time.
 pub(crate) fn too_many() -> StoreError {
-    let advice = "gather them (Coalesced), or give them more time";
-    StoreError::new(
-        ErrorKind::Timeout,
-        format!("cassandra: too many calls of this process for one key; {advice}"),
-    )
+    let what = "cassandra: the calls for this key that came before it took all of its time";
+    let advice = "the cluster is slow, or there are too many of them: gather them (Coalesced)";
+    StoreError::new(ErrorKind::Timeout, format!("{what}; {advice}"))
+}
+
+/// So many others have written the row since a transaction was lost that nobody can tell whether it was among them.
+pub(crate) fn forgotten() -> StoreError {
+    let what = "cassandra did not answer in time, and too many others have written the row since to tell what became of it";
+    StoreError::new(ErrorKind::Timeout, what).with_unknown_effect()
 }
 
 /// Other processes changed the row again and again.

@@ -15,17 +15,22 @@ use crate::link::{Connected, Statements, TURNS};
 pub(crate) struct Write<'a> {
     pub(crate) row: &'a str,
     pub(crate) before: Option<Arc<[u8]>>,
-    pub(crate) after: Option<Arc<[u8]>>,
-    /// Seconds.
-    pub(crate) time_to_live: i32,
+    /// With its time-to-live in seconds. None if it shall stay as it is.
+    pub(crate) after: Option<(Arc<[u8]>, i32)>,
 }
 
-/// In the order of the statement.
-type Values<'v> = (i32, Option<&'v [u8]>, &'v [u8], &'v str, Option<&'v [u8]>);
-
 impl Write<'_> {
-    fn values<'v>(&'v self, partition: &'v [u8]) -> Values<'v> {
-        (self.time_to_live, self.after.as_deref(), partition, self.row, self.before.as_deref())
+    /// In the order of the statement.
+    fn values(&self, partition: &[u8]) -> Vec<Option<CqlValue>> {
+        let blob = |bytes: &[u8]| Some(CqlValue::Blob(bytes.to_vec()));
+        let named = [
+            blob(partition),
+            Some(CqlValue::Text(self.row.to_owned())),
+            self.before.as_deref().and_then(blob),
+        ];
+        let after =
+            self.after.iter().flat_map(|(after, seconds)| [Some(CqlValue::Int(*seconds)), blob(after)]);
+        after.chain(named).collect()
     }
 }
 
@@ -52,14 +57,14 @@ impl Connected {
         writes: &[Write<'_>],
         turn: usize,
     ) -> Result<Written, Fault> {
-        let Statements { update, profile, .. } = self.statements(turn);
+        let Statements { update, guard, profile, .. } = self.statements(turn);
         let sent = if let [write] = writes {
             self.session.execute_unpaged(update, write.values(partition)).await
         } else {
             let mut batch = Batch::new(BatchType::Unlogged);
             batch.set_execution_profile_handle(Some(profile.clone()));
-            for _ in writes {
-                batch.append_statement(update.clone());
+            for write in writes {
+                batch.append_statement(if write.after.is_some() { update.clone() } else { guard.clone() });
             }
             let values: Vec<_> = writes.iter().map(|write| write.values(partition)).collect();
             self.session.batch(&batch, values).await

@@ -53,10 +53,11 @@
 //! # Layout
 //!
 //! - `config`, `url`, `schema`: what users say, and what the cluster has; `store`: the seam
-//! - `change`: making a pure function come true; `decide`: the functions that do so; `spread`: requests over several entities
+//! - `change`, `attempt`: making a pure function come true; `decide`: the functions that do so; `spread`: requests over several entities
 //! - `link`: the connection and its statements; `exchange`: what is sent through it; `routing`: to which node
 //! - `key`, `pace`, `queue`, `row`, `cache`, `counts`, `error`: what these are made of
 
+mod attempt;
 mod cache;
 mod change;
 mod config;
@@ -78,5 +79,7 @@ mod url;
 pub use config::Config;
 pub use counts::Counts;
 pub use schema::Replication;
+/// The driver, for [`Config::session`].
+pub use scylla;
 pub use scylla::statement::{Consistency, SerialConsistency};
 pub use store::CassandraStore;

@@ -8,9 +8,9 @@ use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
 use scylla::policies::load_balancing::DefaultPolicy;
 use scylla::statement::prepared::PreparedStatement;
-use scylla::statement::{Consistency, SerialConsistency, Statement};
+use scylla::statement::{Consistency, SerialConsistency};
 use tokio::sync::OnceCell;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tollgate_core::StoreError;
 
 use crate::config::Settings;
@@ -54,9 +54,11 @@ pub(crate) struct Connected {
 pub(crate) struct Statements {
     /// Time-to-live, state after, key, limit, state before.
     pub(crate) update: PreparedStatement,
+    /// Key, limit, state before: a condition that changes nothing.
+    pub(crate) guard: PreparedStatement,
     /// Key, limits.
     pub(crate) select: PreparedStatement,
-    /// For batches of updates.
+    /// For batches of them.
     pub(crate) profile: ExecutionProfileHandle,
 }
 
@@ -88,7 +90,9 @@ impl Connecting {
                     return Err(error.clone());
                 }
                 // Seldom made, and large: whoever may have to would carry it about.
-                let made = Box::pin(self.connect()).await;
+                let made =
+                    timeout(self.settings.connect_timeout.saturating_mul(5), Box::pin(self.connect())).await;
+                let made = made.unwrap_or_else(|_| Err(error::late()));
                 *self.failed() = made.as_ref().err().map(|error| (pace::now(), error.clone()));
                 made
             })
@@ -101,50 +105,57 @@ impl Connecting {
 
     async fn connect(&self) -> Result<Connected, StoreError> {
         let session = session(&self.target, &self.settings).await?;
-        self.table.check(&session).await?;
-        let statements = (
-            self.statements(&session, 0).await?,
-            self.statements(&session, 1).await?,
-            self.statements(&session, 2).await?,
-        );
-        Ok(Connected { session, statements: statements.into() })
-    }
-
-    async fn statements(&self, session: &Session, turn: usize) -> Result<Statements, StoreError> {
-        let Settings { consistency, serial, .. } = self.settings;
-        let mut order = DefaultPolicy::builder().token_aware(true);
-        if let Some(datacenter) = &self.target.datacenter {
-            order = order.prefer_datacenter(datacenter.clone());
-        }
-        let profile = ExecutionProfile::builder()
-            .load_balancing_policy(Arc::new(Replicas::new(order.build(), turn)))
-            .retry_policy(Arc::new(IfNothingHappened))
-            .consistency(consistency)
-            .serial_consistency(Some(serial))
-            // The store has its own.
-            .request_timeout(None)
-            .build()
-            .into_handle();
+        self.table.check(&session, self.settings.serial).await?;
         let table = self.table.quoted();
-        let prepare = async |text: String| {
-            let mut statement = Statement::new(text);
-            statement.set_execution_profile_handle(Some(profile.clone()));
-            session.prepare(statement).await.map_err(|cause| error::not_prepared(&cause))
-        };
+        let prepare =
+            async |text: String| session.prepare(text).await.map_err(|cause| error::not_prepared(&cause));
         let update = prepare(format!(
             "UPDATE {table} USING TTL ? SET state = ? WHERE key = ? AND limit_name = ? IF state = ?"
         ))
         .await?;
-        let mut select =
+        // That column is never set: to remove it is how a transaction holds on to a row that it leaves as it is.
+        let guard =
+            prepare(format!("DELETE guard FROM {table} WHERE key = ? AND limit_name = ? IF state = ?"))
+                .await?;
+        let select =
             prepare(format!("SELECT limit_name, state FROM {table} WHERE key = ? AND limit_name IN ?"))
                 .await?;
+        let statements = Statements { update, guard, select, profile: self.profile(0) };
+        let turns = std::array::from_fn(|turn| statements.in_turn(self.profile(turn), self.settings.serial));
+        Ok(Connected { session, statements: turns })
+    }
+
+    fn profile(&self, turn: usize) -> ExecutionProfileHandle {
+        let mut order = DefaultPolicy::builder().token_aware(true);
+        if let Some(datacenter) = &self.target.datacenter {
+            order = order.prefer_datacenter(datacenter.clone());
+        }
+        ExecutionProfile::builder()
+            .load_balancing_policy(Arc::new(Replicas::new(order.build(), turn)))
+            .retry_policy(Arc::new(IfNothingHappened))
+            .consistency(self.settings.consistency)
+            .serial_consistency(Some(self.settings.serial))
+            // The store has its own.
+            .request_timeout(None)
+            .build()
+            .into_handle()
+    }
+}
+
+impl Statements {
+    /// The same, for another node.
+    fn in_turn(&self, profile: ExecutionProfileHandle, serial: SerialConsistency) -> Self {
+        let [mut update, mut guard, mut select] = [&self.update, &self.guard, &self.select].map(Clone::clone);
+        for statement in [&mut update, &mut guard, &mut select] {
+            statement.set_execution_profile_handle(Some(profile.clone()));
+        }
         // A read that takes part in the agreement: it sees, and ends, what others have begun.
         select.set_consistency(match serial {
             SerialConsistency::Serial => Consistency::Serial,
             SerialConsistency::LocalSerial => Consistency::LocalSerial,
         });
         select.set_is_idempotent(true);
-        Ok(Statements { update, select, profile })
+        Self { update, guard, select, profile }
     }
 }
 

@@ -1,11 +1,10 @@
 //! Which node is asked: always the same replica of a partition, because transactions that begin on several of them get
 //! in each other's way.
 
-use std::fmt;
 use std::sync::Arc;
 
 use scylla::cluster::{ClusterState, NodeRef};
-use scylla::errors::RequestAttemptError;
+use scylla::errors::{DbError, RequestAttemptError};
 use scylla::policies::load_balancing::{FallbackPlan, LoadBalancingPolicy, RoutingInfo};
 use scylla::policies::retry::{RequestInfo, RetryDecision, RetryPolicy, RetrySession};
 use scylla::routing::Shard;
@@ -26,25 +25,26 @@ impl Replicas {
         Self { order, turn }
     }
 
+    /// The first `count` nodes to ask.
     fn plan<'a>(
         &self,
         request: &RoutingInfo<'_>,
         cluster: &'a ClusterState,
+        count: usize,
     ) -> Vec<(NodeRef<'a>, Option<Shard>)> {
         let mut request = request.clone();
         request.is_confirmed_lwt = true;
         let first = self.order.pick(&request, cluster);
-        let mut nodes: Vec<_> = first
-            .into_iter()
-            .chain(self.order.fallback(&request, cluster))
-            .map(|(node, shard)| (node.host_id, shard))
-            .collect();
-        let mut known = Vec::with_capacity(nodes.len());
-        nodes.retain(|(id, _)| {
-            let new = !known.contains(id);
-            known.push(*id);
-            new
-        });
+        let all = first.into_iter().chain(self.order.fallback(&request, cluster));
+        let mut nodes = Vec::new();
+        for (node, shard) in all {
+            if !nodes.iter().any(|(known, _)| *known == node.host_id) {
+                nodes.push((node.host_id, shard));
+            }
+            if nodes.len() > count.saturating_add(self.turn) {
+                break;
+            }
+        }
         if !nodes.is_empty() {
             let turn = self.turn % nodes.len();
             nodes.rotate_left(turn);
@@ -64,11 +64,11 @@ impl LoadBalancingPolicy for Replicas {
         request: &'a RoutingInfo<'_>,
         cluster: &'a ClusterState,
     ) -> Option<(NodeRef<'a>, Option<Shard>)> {
-        self.plan(request, cluster).into_iter().next()
+        self.plan(request, cluster, 1).into_iter().next()
     }
 
     fn fallback<'a>(&'a self, request: &'a RoutingInfo<'_>, cluster: &'a ClusterState) -> FallbackPlan<'a> {
-        Box::new(self.plan(request, cluster).into_iter())
+        Box::new(self.plan(request, cluster, usize::MAX).into_iter())
     }
 
     fn name(&self) -> String {
@@ -90,31 +90,15 @@ impl RetrySession for IfNothingHappened {
     fn decide_should_retry(&mut self, request: RequestInfo<'_>) -> RetryDecision {
         let next = match request.error {
             RequestAttemptError::UnableToAllocStreamId => true,
-            // Other coordinators may see more replicas alive, or have more room.
-            RequestAttemptError::DbError(code, _) => {
-                changes_nothing(code) && is_about_the_node(request.error)
-            }
+            // Other coordinators may see more replicas alive.
+            RequestAttemptError::DbError(
+                code @ (DbError::Unavailable { .. } | DbError::IsBootstrapping),
+                _,
+            ) => changes_nothing(code),
             _ => request.is_idempotent,
         };
         if next { RetryDecision::RetryNextTarget(None) } else { RetryDecision::DontRetry }
     }
 
     fn reset(&mut self) {}
-}
-
-fn is_about_the_node(error: &RequestAttemptError) -> bool {
-    use scylla::errors::DbError;
-    matches!(
-        error,
-        RequestAttemptError::DbError(
-            DbError::Unavailable { .. } | DbError::Overloaded | DbError::IsBootstrapping,
-            _
-        )
-    )
-}
-
-impl fmt::Display for Replicas {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "replicas from the {}th", self.turn)
-    }
 }

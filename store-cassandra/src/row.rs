@@ -15,7 +15,8 @@
 use std::time::Duration;
 
 use tollgate_core::{
-    AlgorithmKind, Decision, ErrorKind, Limit, OperationId, Outcome, Snapshot, State, StoreError, Time,
+    AlgorithmKind, Charge, Decision, ErrorKind, Limit, OperationId, Outcome, RawDecision, Snapshot, Source,
+    State, StoreError, Time,
 };
 
 /// The version of the layout that this program writes.
@@ -23,7 +24,15 @@ const VERSION: u8 = 1;
 /// How many transactions a row remembers, to find out what became of one whose answer was lost.
 pub(crate) const MOST_STAMPS: usize = 16;
 /// How many named operations a row remembers.
-pub(crate) const MOST_OPERATIONS: usize = 8;
+pub(crate) const MOST_OPERATIONS: usize = 16;
+/// How many decisions of them, so that a row stays small.
+const MOST_TOLD: usize = 512;
+/// For how long a row with named operations is kept at least.
+const OPERATION_MEMORY: Duration = Duration::from_secs(60);
+/// Servers take no time-to-live that ends after this, unless they are told to: seconds were counted in 31 bits.
+const LAST_END: Time = Time::from_secs(2_147_400_000);
+/// The longest time-to-live. A state that is not used for this long is gone.
+const LONGEST_LIFE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// A stamp that nobody has used before, of a store that has drawn a number for itself.
 pub(crate) fn new_stamp(writer: u16) -> u64 {
@@ -66,6 +75,18 @@ impl Told {
         let raw = decision.raw();
         Self { outcome: raw.outcome, granted: raw.granted, starts_at: now + Duration::from_nanos(raw.wait) }
     }
+
+    /// The decision once more, with the other numbers of what is there now.
+    pub(crate) fn again(&self, there: &Decision, now: Time) -> Decision {
+        let wait = u64::try_from(self.starts_at.since(now).as_nanos()).unwrap_or(u64::MAX);
+        RawDecision { outcome: self.outcome, granted: self.granted, wait, ..there.raw() }.into()
+    }
+
+    /// The charge that gives back what this one was granted, when it was.
+    pub(crate) fn undo<'a>(&self, charge: &Charge<'a>) -> Option<Charge<'a>> {
+        let granted = self.again(&Decision::passing(charge, Source::Store), self.starts_at);
+        charge.undo(&granted, self.starts_at)
+    }
 }
 
 impl Row {
@@ -75,19 +96,39 @@ impl Row {
 
     pub(crate) fn remember(&mut self, operation: Operation) {
         self.operations.push(operation);
-        let old = self.operations.len().saturating_sub(MOST_OPERATIONS);
-        self.operations.drain(..old);
+        let told =
+            |operations: &[Operation]| operations.iter().map(|operation| operation.told.len()).sum::<usize>();
+        while self.operations.len() > MOST_OPERATIONS
+            || self.operations.len() > 1 && told(&self.operations) > MOST_TOLD
+        {
+            self.operations.remove(0);
+        }
     }
 
-    /// Says whether there was something to forget.
-    pub(crate) fn disown(&mut self, id: OperationId) -> bool {
-        let before = self.operations.len();
-        self.operations.retain(|operation| operation.id != id);
-        self.operations.len() < before
+    /// Forgets an operation, and says what it was.
+    pub(crate) fn disown(&mut self, id: OperationId) -> Option<Operation> {
+        let index = self.operations.iter().position(|operation| operation.id == id)?;
+        Some(self.operations.remove(index))
     }
 
-    pub(crate) fn has_operations(&self) -> bool {
-        !self.operations.is_empty()
+    /// How long the row is kept once it is written, in seconds: until it equals a fresh one, rounded up, and by the margin
+    /// longer.
+    pub(crate) fn time_to_live(&self, now: Time, margin: Duration) -> i32 {
+        let needed = self.state.fresh_at().since(now).max(self.memory()).saturating_add(margin);
+        let mut longest = LONGEST_LIFE;
+        if now < LAST_END {
+            longest = longest.min(LAST_END.since(now).max(Duration::from_secs(86_400)));
+        }
+        i32::try_from(needed.min(longest).as_secs() + 1).unwrap_or(i32::MAX)
+    }
+
+    /// Whether the row is still there, as far as that can be told without knowing when it was written.
+    pub(crate) fn is_kept_at(&self, now: Time, margin: Duration) -> bool {
+        now.since(self.state.fresh_at()) <= margin.saturating_add(self.memory()) + Duration::from_secs(2)
+    }
+
+    fn memory(&self) -> Duration {
+        if self.operations.is_empty() { Duration::ZERO } else { OPERATION_MEMORY }
     }
 
     /// Whether both say the same, apart from who wrote them.
@@ -332,7 +373,7 @@ mod tests {
         }
         assert!(row.has_stamp(39) && row.has_stamp(24) && !row.has_stamp(23));
         assert!(
-            row.operation(OperationId::new(32)).is_some() && row.operation(OperationId::new(31)).is_none()
+            row.operation(OperationId::new(24)).is_some() && row.operation(OperationId::new(23)).is_none()
         );
     }
 

@@ -1,6 +1,7 @@
 //! The keyspace and the table: made when asked for, checked on every connection.
 
 use scylla::client::session::Session;
+use scylla::statement::SerialConsistency;
 use scylla::value::CqlValue;
 use tollgate_core::{ErrorKind, StoreError};
 
@@ -10,8 +11,12 @@ use crate::error;
 const VERSION: u32 = 1;
 const COMMENT: &str = "tollgate limits, schema ";
 /// The columns, and what they must be: a part of the key cannot be added later.
-const COLUMNS: [(&str, &str, &str); 3] =
-    [("key", "blob", "partition_key"), ("limit_name", "text", "clustering"), ("state", "blob", "regular")];
+const COLUMNS: [(&str, &str, &str); 4] = [
+    ("key", "blob", "partition_key"),
+    ("limit_name", "text", "clustering"),
+    ("state", "blob", "regular"),
+    ("guard", "boolean", "regular"),
+];
 
 /// How a keyspace is replicated, if it has to be made. That is never guessed: it decides what a cluster survives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,10 +75,11 @@ impl Table {
     }
 
     /// An error unless the table is there, in the version that this program needs.
-    pub(crate) async fn check(&self, session: &Session) -> Result<(), StoreError> {
-        if !self.keyspace_exists(session).await? {
+    pub(crate) async fn check(&self, session: &Session, serial: SerialConsistency) -> Result<(), StoreError> {
+        let Some(replication) = self.keyspace_replication(session).await? else {
             return Err(refused(format!("cassandra has no keyspace `{}`; {}", self.keyspace, make("it"))));
-        }
+        };
+        one_agreement(&self.keyspace, &replication, serial)?;
         let Some(version) = self.version(session).await? else {
             return Err(refused(format!("cassandra has no table {}; {}", self.plain(), make("it"))));
         };
@@ -106,8 +112,9 @@ impl Table {
         &self,
         session: &Session,
         replication: &Replication,
+        serial: SerialConsistency,
     ) -> Result<(), StoreError> {
-        if !self.keyspace_exists(session).await? {
+        if self.keyspace_replication(session).await?.is_none() {
             let replication = self.replication(session, replication)?;
             run(
                 session,
@@ -121,7 +128,7 @@ impl Table {
         run(
             session,
             &format!(
-                "CREATE TABLE IF NOT EXISTS {} (key blob, limit_name text, state blob, PRIMARY KEY (key, limit_name)) \
+                "CREATE TABLE IF NOT EXISTS {} (key blob, limit_name text, state blob, guard boolean, PRIMARY KEY (key, limit_name)) \
                  WITH {}",
                 self.quoted(),
                 options()
@@ -138,7 +145,7 @@ impl Table {
         if version < VERSION {
             run(session, &format!("ALTER TABLE {} WITH {}", self.quoted(), options())).await?;
         }
-        self.check(session).await
+        self.check(session, serial).await
     }
 
     fn replication(&self, session: &Session, replication: &Replication) -> Result<String, StoreError> {
@@ -195,14 +202,15 @@ impl Table {
         }
     }
 
-    async fn keyspace_exists(&self, session: &Session) -> Result<bool, StoreError> {
+    /// How the keyspace is replicated, if it is there: pairs of a name and a value.
+    async fn keyspace_replication(&self, session: &Session) -> Result<Option<Vec<String>>, StoreError> {
         let found = texts(
             session,
-            "SELECT keyspace_name FROM system_schema.keyspaces WHERE keyspace_name = ?",
+            "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?",
             &[&self.keyspace],
         )
         .await?;
-        Ok(!found.is_empty())
+        Ok(found.into_iter().next())
     }
 
     /// The version that the table says it has; 0 if it says none.
@@ -243,12 +251,32 @@ impl Table {
     }
 }
 
+/// An error if replicas in several datacenters would each agree among themselves. They hold the same rows: the later of two
+/// agreements would undo the other.
+fn one_agreement(
+    keyspace: &str,
+    replication: &[String],
+    serial: SerialConsistency,
+) -> Result<(), StoreError> {
+    let names = replication.chunks_exact(2).map(|pair| pair[0].as_str());
+    let datacenters: Vec<_> = names.filter(|name| !matches!(*name, "class" | "replication_factor")).collect();
+    if datacenters.len() < 2 || serial == SerialConsistency::Serial {
+        return Ok(());
+    }
+    Err(refused(format!(
+        "the keyspace `{keyspace}` is replicated in {}, which with LOCAL_SERIAL agree each for itself, so limits would not \
+         hold; use Config::consistency(Consistency::Quorum, SerialConsistency::Serial), or a keyspace in one of them",
+        datacenters.join(", ")
+    )))
+}
+
 fn make(what: &str) -> String {
     format!("to make {what}, call Config::create_schema once, when you deploy")
 }
 
 /// States are written over and over and end by themselves. Those of one time end together, so their files can go as a whole
-/// (time windows); a day is enough for a node that was away to hear of what has ended.
+/// (time windows). A node that was away for more than a day has to be repaired or replaced: others have
+/// forgotten by then what has ended.
 fn options() -> String {
     format!(
         "comment = '{COMMENT}{VERSION}' AND gc_grace_seconds = 86400 AND compaction = \
@@ -269,13 +297,21 @@ async fn texts(session: &Session, statement: &str, values: &[&str]) -> Result<Ve
     let rows = rows.rows::<scylla::value::Row>().map_err(error::not_understood)?;
     rows.map(|row| {
         let row = row.map_err(error::not_understood)?;
-        let texts = row.columns.into_iter().map(|value| match value {
-            Some(CqlValue::Text(text) | CqlValue::Ascii(text)) => text,
-            _ => String::new(),
-        });
-        Ok(texts.collect())
+        Ok(row.columns.into_iter().flat_map(texts_of).collect())
     })
     .collect()
+}
+
+/// A text, or all texts of a map.
+fn texts_of(value: Option<CqlValue>) -> Vec<String> {
+    match value {
+        Some(CqlValue::Text(text) | CqlValue::Ascii(text)) => vec![text],
+        Some(CqlValue::Map(pairs)) => pairs
+            .into_iter()
+            .flat_map(|(name, value)| [texts_of(Some(name)), texts_of(Some(value))].concat())
+            .collect(),
+        _ => vec![String::new()],
+    }
 }
 
 #[cfg(test)]
@@ -290,5 +326,18 @@ mod tests {
             assert!(Table::new("limits", name).is_err());
         }
         assert_eq!(Table::new("limits", "table").expect("valid").quoted(), "\"limits\".\"table\"");
+    }
+
+    #[test]
+    fn datacenters_that_would_each_agree_for_themselves_are_refused() {
+        let replication = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
+        let (local, global) = (SerialConsistency::LocalSerial, SerialConsistency::Serial);
+        let two = replication("class NetworkTopologyStrategy dc1 3 dc2 3");
+        let error = one_agreement("limits", &two, local).expect_err("two").to_string();
+        assert!(error.contains("dc1, dc2") && error.contains("SerialConsistency::Serial"), "{error}");
+        assert!(one_agreement("limits", &two, global).is_ok());
+        for one in ["class NetworkTopologyStrategy dc1 3", "class SimpleStrategy replication_factor 3"] {
+            assert!(one_agreement("limits", &replication(one), local).is_ok(), "{one}");
+        }
     }
 }

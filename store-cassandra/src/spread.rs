@@ -48,7 +48,6 @@ impl Places for Inner {
         id: Option<OperationId>,
         now: Time,
     ) -> Result<Option<Verdict>, StoreError> {
-        let Some(first) = part.charges.first() else { return Ok(None) };
-        decide::give_back(self, &part.place, first.limit(), charges, id, now).await
+        decide::give_back(self, &part.place, &part.charges, charges, id, now).await
     }
 }

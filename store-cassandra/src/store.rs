@@ -49,7 +49,7 @@ impl CassandraStore {
     }
 
     pub(crate) fn new(link: Link, settings: Settings) -> Self {
-        let last_seen = LastSeen::new(settings.cached_rows);
+        let last_seen = LastSeen::new(settings.cache_bytes);
         let (counters, queues) = (Counters::default(), Queues::default());
         let (writer, lanes) = (fastrand::u16(..), RandomState::new());
         Self { inner: Arc::new(Inner { link, settings, last_seen, counters, queues, writer, lanes }) }
@@ -164,8 +164,8 @@ impl Store for CassandraStore {
         decide::fits_a_row(limit)?;
         let partition = key::partition(key);
         // A step that changes nothing is answered by what is there.
-        let look = |rows: &mut Rows<'_>| rows.of(limit).state.clone();
-        let state = Box::pin(change(&self.inner, &partition, &[limit], now, look)).await?;
+        let look = |rows: &mut Rows<'_>| rows.of(limit).map(|row| row.state.clone());
+        let state = Box::pin(change(&self.inner, &partition, &[limit], now, look)).await??;
         let state = (!state.is_fresh(now)).then(|| state.snapshot(limit));
         Ok(Export { state, at: now })
     }
@@ -181,7 +181,7 @@ impl Store for CassandraStore {
         let theirs = State::from_snapshot(limit, snapshot)?;
         let partition = key::partition(key);
         let merge = |rows: &mut Rows<'_>| {
-            let row = rows.of(limit);
+            let row = rows.of(limit)?;
             let mut merged = if row.state.is_fresh(now) { State::default() } else { row.state.clone() };
             merged.merge(limit, &theirs);
             decide::has_room(limit, &merged)?;

@@ -26,7 +26,10 @@ impl Target {
         let rest =
             url.strip_prefix("cassandra://").ok_or_else(|| wrong("does not begin with cassandra://"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        // A password may contain anything; hosts and keyspaces may not contain an at sign.
+        if query.contains('@') {
+            return Err(wrong("has a user or password whose `?` must be percent-encoded"));
+        }
+        // A password may contain nearly anything; hosts and keyspaces may not contain an at sign.
         let (login, place) = match rest.rsplit_once('@') {
             Some((login, _)) if login.contains('/') => {
                 return Err(wrong("has a user or password whose `/` must be percent-encoded"));
@@ -128,6 +131,7 @@ mod tests {
             ("cassandra://bob:secret@db/", "names no keyspace"),
             ("cassandra://secret@db/limits", "user without a password"),
             ("cassandra://bob:secret/x@db/limits", "percent-encoded"),
+            ("cassandra://bob:secret?x@db/limits", "percent-encoded"),
             ("cassandra://db:port/limits", "not a number from 1 to 65535"),
             ("cassandra://db:0/limits", "not a number from 1 to 65535"),
             ("cassandra://::1/limits", "in brackets"),
