@@ -29,7 +29,7 @@ impl Subject for Opened {
     }
 
     fn replay_steps(&self) -> usize {
-        600
+        300
     }
 }
 
