@@ -12,7 +12,7 @@ use tollgate_store_cassandra::{CassandraStore, Config};
 
 const CALLERS: u32 = 32;
 /// On all nodes.
-const ENTITIES: usize = 8;
+const ENTITIES: usize = 16;
 /// For the runtime, beside what a bare timer takes.
 const GRACE: Duration = Duration::from_millis(500);
 /// Far longer than anything takes.
@@ -23,8 +23,8 @@ fn limits() -> [Limit; 3] {
     let hour = Duration::from_secs(3_600);
     [
         Limit::per_day(1_000_000).build("bucket"),
-        Limit::per_day(60).fixed_window().build("window"),
-        Limit::concurrent(20).lease(hour).build("places"),
+        Limit::per_day(20).fixed_window().build("window"),
+        Limit::concurrent(10).lease(hour).build("places"),
     ]
     .map(|limit| limit.expect("valid"))
 }

@@ -31,14 +31,15 @@ async fn limits_hold_whatever_becomes_of_the_nodes() {
     cluster.settled().await;
 
     one_replica_of_each_key(&cluster).await;
-    killed(&mut cluster).await;
+    one_is_killed(&mut cluster).await;
+    two_are_gone(&mut cluster).await;
     frozen(&cluster).await;
 }
 
 /// Transactions of a key begin on one of its replicas, those of one limit and those of several alike; other keys are others' to
 /// begin.
 async fn one_replica_of_each_key(cluster: &CassandraCluster) {
-    const CHECKS: u64 = 100;
+    const CHECKS: u64 = 40;
     let store = config(cluster).must_be_there().connect().await.expect("a cluster");
     let (limiter, mut first) = (Limiter::new(store), [false; 3]);
     let (one, another) = (Limit::per_day(1_000).build("one"), Limit::per_day(1_000).build("another"));
@@ -73,20 +74,26 @@ async fn requests(cluster: &CassandraCluster) -> [u64; 3] {
     requests
 }
 
-/// One node is killed under load, then another, so that the last one cannot decide; then both come back.
-async fn killed(cluster: &mut CassandraCluster) {
-    let crew = Crew::start(config(cluster), "killed").await;
+/// Under load. It stays away.
+async fn one_is_killed(cluster: &mut CassandraCluster) {
+    let crew = Crew::start(config(cluster), "one is killed").await;
     crew.decided(300).await;
-    cluster.node_mut(2).kill().await;
     let before = crew.calls();
+    cluster.node_mut(2).kill().await;
     crew.decided(300).await;
     crew.assert_most_were_answered_since(before);
+    let told = crew.stop().await;
+    told.assert_nobody_waited_longer_than(CALL);
+    told.assert_all_are_counted(config(cluster)).await;
+}
 
+/// A second one, so that the last cannot decide; then both come back.
+async fn two_are_gone(cluster: &mut CassandraCluster) {
+    let crew = Crew::start(config(cluster), "two are gone").await;
+    crew.decided(100).await;
     cluster.node_mut(1).kill().await;
     crew.failed(100).await;
-
     cluster.node_mut(1).start_again().await;
-    crew.decided(300).await;
     cluster.node_mut(2).start_again().await;
     cluster.settled().await;
     crew.decided(300).await;
