@@ -59,7 +59,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// What must be left of a call's time for it to be worth sending something.
     pub(crate) fn reserve(&self) -> Duration {
-        self.call_timeout / 8
+        (self.call_timeout / 8).min(Duration::from_secs(1))
     }
 
     /// What became of a transaction must still show when somebody looks for it.

@@ -124,7 +124,8 @@ impl Row {
 
     /// Whether the row is still there, as far as that can be told without knowing when it was written.
     pub(crate) fn is_kept_at(&self, now: Time, margin: Duration) -> bool {
-        now.since(self.state.fresh_at()) <= margin.saturating_add(self.memory()) + Duration::from_secs(2)
+        let kept = margin.saturating_add(self.memory()).saturating_add(Duration::from_secs(2));
+        now.since(self.state.fresh_at()) <= kept
     }
 
     fn memory(&self) -> Duration {

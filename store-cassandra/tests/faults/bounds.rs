@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_core::{AlgorithmKind, Effect, ErrorKind, Limit, Snapshot, State, Store, StoreError, Time};
+use tollgate_core::{
+    Action, AlgorithmKind, Clock, Effect, ErrorKind, Limit, Snapshot, State, Store, StoreError, Time,
+};
 
 use crate::expect::{assert_error, in_time, limiter, stored};
 
@@ -47,6 +49,15 @@ async fn limits_that_would_keep_too_much_are_refused_with_advice() {
 #[tokio::test]
 async fn debits_beyond_a_full_row_are_refused_and_change_nothing() {
     let (limiter, key, limit) = (limiter().await, "debited", log(1_000));
+    // Nearly full at once, since thousands of debits take a while.
+    let (mut nearly, mut now) = (State::default(), limiter.clock().now());
+    for _ in 0..2_000 {
+        let debit = limit.charge(key).action(Action::Debit { at: None });
+        assert!(nearly.apply(&debit, now).is_allowed());
+        now = now + Duration::from_nanos(1);
+    }
+    let nearly = nearly.snapshot(&limit);
+    in_time(limiter.store().merge(&limit, key.into(), &nearly, now)).await.expect("there is room for that");
     let full: StoreError = loop {
         match in_time(limiter.debit(&limit, key, 1_000)).await {
             Ok(_) => {}
@@ -63,8 +74,7 @@ async fn debits_beyond_a_full_row_are_refused_and_change_nothing() {
     let mut large = State::default();
     let now = Time::from_secs(1_790_000_000);
     for _ in 0..70 {
-        let _ = large
-            .apply(&limit.charge(key).cost(1_000).action(tollgate_core::Action::Debit { at: None }), now);
+        let _ = large.apply(&limit.charge(key).cost(1_000).action(Action::Debit { at: None }), now);
     }
     assert_eq!(limit.kind(), AlgorithmKind::SlidingLog);
     let merged = in_time(limiter.store().merge(&limit, key.into(), &large.snapshot(&limit), now)).await;

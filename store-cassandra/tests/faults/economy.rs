@@ -3,7 +3,7 @@
 use tollgate_core::{Limit, Limiter};
 use tollgate_store_cassandra::{CassandraStore, Counts};
 
-use crate::expect::{daily, in_time, limiter, number, stored};
+use crate::expect::{daily, in_time, limiter, number, rows, stored};
 
 /// What a call sends: transactions, those of them that are refused, and reads.
 async fn sent<T>(limiter: &Limiter<CassandraStore>, call: impl Future<Output = T>) -> (T, [u64; 3]) {
@@ -85,4 +85,28 @@ async fn a_denial_is_of_now() {
         assert!(told.expect("a decision").is_allowed(), "{key}");
         assert_eq!(sent, [1, 0, 1], "{key}");
     }
+}
+
+/// A limit that is only looked at is a condition of the transaction: its row stays as it was, and when it ends.
+#[tokio::test]
+async fn what_is_only_looked_at_is_not_written() {
+    let (ours, theirs, key) = (limiter().await, limiter().await, "looked at");
+    let (limit, seen) = (daily(10), Limit::per_hour(2).build("seen").expect("valid"));
+    let written = async || {
+        let mut rows = rows(key, "limit_name, state, WRITETIME(state)").await;
+        rows.retain(|row| row[0].as_deref() == Some(b"seen~1"));
+        rows
+    };
+    assert!(in_time(ours.charge(seen.charge(key).cost(1))).await.expect("a decision").is_allowed());
+    let before = written().await;
+    let look = [limit.charge(key), seen.charge(key).cost(0)];
+    for round in 0..3 {
+        let (told, sent) = sent(&ours, ours.check_all(look)).await;
+        assert_eq!((told.expect("a verdict").is_allowed(), sent), (true, ONE_TRANSACTION), "round {round}");
+    }
+    assert_eq!((before.len(), written().await), (1, before));
+    // Once nothing is left there, the look denies, and nothing is taken from the other, whatever was seen before.
+    assert!(in_time(theirs.charge(seen.charge(key).cost(1))).await.expect("a decision").is_allowed());
+    assert!(in_time(ours.check_all(look)).await.expect("a verdict").is_denied());
+    assert_eq!(in_time(theirs.peek(&limit, key)).await.expect("a decision").remaining(), 7);
 }

@@ -1,6 +1,6 @@
 //! Rows that hold what no limiter has written.
 
-use tollgate_core::{Effect, ErrorKind, Limit, Limiter, Request, Run, Store, Time};
+use tollgate_core::{Clock, Effect, ErrorKind, Limit, Limiter, Request, Run, Store, Time};
 use tollgate_store_cassandra::CassandraStore;
 
 use crate::expect::{assert_error, daily, every_algorithm, in_time, limiter, put, rows, stored, used};
@@ -74,4 +74,21 @@ async fn whoever_shares_a_request_with_a_strange_row_is_not_charged() {
     assert_eq!(elsewhere.expect("a decision").passed(), 1);
     assert!(in_time(limiter.check_all(alone)).await.expect("a decision").is_allowed());
     assert_eq!(used(&limiter, &beside, key).await, 1);
+}
+
+/// Nor is whoever shares a batch with it, of the same entity.
+#[tokio::test]
+async fn a_strange_row_fails_nobody_else_of_a_batch() {
+    let (limiter, key) = (limiter().await, "strange beside others");
+    let (strange, fine) = (daily(10), Limit::per_hour(10).fixed_window().build("fine").expect("valid"));
+    assert!(in_time(limiter.check(&strange, key)).await.expect("a decision").is_allowed());
+    put(key, b"hello").await;
+    let charges = [[strange.charge(key)], [fine.charge(key)], [strange.charge(key)]];
+    let runs = charges.each_ref().map(|charges| Run::new(Request::new(charges), 2));
+    let mut told = in_time(limiter.store().decide_batch(&runs, limiter.clock().now())).await.into_iter();
+    let says = [strange.name(), "of version 104", ADVICE];
+    assert_error(told.next().expect("three"), CORRUPT, &says);
+    assert_eq!(told.next().expect("three").expect("verdicts").passed(), 2);
+    assert_error(told.next().expect("three"), CORRUPT, &says);
+    assert_eq!(used(&limiter, &fine, key).await, 2);
 }
