@@ -30,7 +30,7 @@ impl Subject for Cluster {
     }
 
     fn replay_steps(&self) -> usize {
-        300
+        200
     }
 }
 

@@ -88,7 +88,7 @@ impl Account {
 pub fn contend(url: &str, key: &str, cold: bool, span: Duration) -> Result<(), String> {
     race::block_on(async {
         let config = Config::new(url).must_be_there();
-        let config = if cold { config.cached_rows(0) } else { config };
+        let config = if cold { config.cache_bytes(0) } else { config };
         let key = Arc::new(HotKey::connect(config, key).await?);
         // Beforehand, so that it has seen the row, if it remembers rows.
         let first = key.check().await?;

@@ -77,10 +77,10 @@ async fn requests(cluster: &CassandraCluster) -> [u64; 3] {
 /// Under load. It stays away.
 async fn one_is_killed(cluster: &mut CassandraCluster) {
     let crew = Crew::start(config(cluster), "one is killed").await;
-    crew.decided(300).await;
+    crew.decided(150).await;
     let before = crew.calls();
     cluster.node_mut(2).kill().await;
-    crew.decided(300).await;
+    crew.decided(150).await;
     crew.assert_most_were_answered_since(before);
     let told = crew.stop().await;
     told.assert_nobody_waited_longer_than(CALL);
@@ -90,13 +90,13 @@ async fn one_is_killed(cluster: &mut CassandraCluster) {
 /// A second one, so that the last cannot decide; then both come back.
 async fn two_are_gone(cluster: &mut CassandraCluster) {
     let crew = Crew::start(config(cluster), "two are gone").await;
-    crew.decided(100).await;
+    crew.decided(60).await;
     cluster.node_mut(1).kill().await;
-    crew.failed(100).await;
+    crew.failed(60).await;
     cluster.node_mut(1).start_again().await;
     cluster.node_mut(2).start_again().await;
     cluster.settled().await;
-    crew.decided(300).await;
+    crew.decided(150).await;
     let told = crew.stop().await;
     told.assert_nobody_waited_longer_than(CALL);
     told.assert_all_are_counted(config(cluster)).await;
@@ -105,14 +105,14 @@ async fn two_are_gone(cluster: &mut CassandraCluster) {
 /// A node stops in the middle of whatever it does, and goes on with it later.
 async fn frozen(cluster: &CassandraCluster) {
     let crew = Crew::start(config(cluster), "frozen").await;
-    crew.decided(300).await;
+    crew.decided(150).await;
     for node in 0..3 {
         cluster.node(node).freeze().await;
-        crew.decided(100).await;
+        crew.decided(60).await;
         cluster.node(node).thaw().await;
         cluster.settled().await;
     }
-    crew.decided(300).await;
+    crew.decided(150).await;
     let told = crew.stop().await;
     told.assert_nobody_waited_longer_than(CALL);
     told.assert_all_are_counted(config(cluster)).await;
