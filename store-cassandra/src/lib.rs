@@ -40,15 +40,18 @@
 //!
 //! # What the cluster needs
 //!
-//! Cassandra 5 (tested on 5.0.6); `paxos_variant: v2` in `cassandra.yaml` halves the cost of a transaction. Three replicas, so that
-//! two can agree while one is away. A user with `SELECT` and `MODIFY` on the table. Nobody else may write
-//! to it: plain writes and transactions on one table do not see each other. ScyllaDB speaks through the same driver; it
-//! has not been tried.
+//! Cassandra 5 (tested on 5.0.6) with `paxos_variant: v2` in `cassandra.yaml`, which halves the cost of a transaction. Three
+//! replicas, so that two can agree while one is away. A user with `SELECT` and `MODIFY` on the table. Nobody else may write to it:
+//! plain writes and transactions on one table do not see each other. A keyspace that is replicated in several datacenters needs
+//! `SERIAL` ([`Config::consistency`]). ScyllaDB speaks through the same driver; it has not been tried.
 //!
 //! # Bounds
 //!
-//! A row is sent with every transaction, so it has to stay small: sliding logs and concurrency limits may count to 1,000 here, and are
-//! refused beyond. A state that is not used for ten years is forgotten.
+//! - A row is sent with every transaction, so it has to stay small: sliding logs and concurrency limits may count to 1,000
+//!   here, and are refused beyond.
+//! - A row remembers its last 16 named operations, for a minute at least.
+//! - A state that is not used for ten years is forgotten; from 2028 on, what is not used until 2038, unless the
+//!   servers' `storage_compatibility_mode` is `NONE`.
 //!
 //! # Layout
 //!
