@@ -32,6 +32,11 @@ impl<T: Subject> Subject for Accompanied<T> {
         let counts = Arc::clone(&self.counts);
         InCompany { store: Coalesced::new(Arc::clone(&inner)).in_flight(1), inner, companion, counts }
     }
+
+    // The whole length is for the stores themselves.
+    fn replay_steps(&self) -> usize {
+        500
+    }
 }
 
 struct InCompany<S: Store + 'static> {

@@ -25,6 +25,11 @@ where
     async fn open(&self) -> S {
         (self.wrap)(self.subject.open().await)
     }
+
+    // The whole length is for the stores themselves.
+    fn replay_steps(&self) -> usize {
+        500
+    }
 }
 
 /// A guard that would be noticed: a machine that is busy with trials may keep a call waiting, but not that long, and
