@@ -134,6 +134,7 @@ impl Topology {
     ) -> Result<Answer, StoreError> {
         let mut course = Course { alone: self.is_fixed(place), ..Course::default() };
         let mut ask = None;
+        let mut moving = None;
         let error = loop {
             let server = match ask.as_ref() {
                 Some(address) => self.node(address),
@@ -150,9 +151,14 @@ impl Topology {
             let found_out = self.doubt(place, &fault);
             let wait = match course.after(&fault, call.repeatable) {
                 Some(wait) if now() + wait < deadline => wait,
+                // If there was no time left to send it once more, what it was refused for is the reason.
+                _ if matches!(fault, Fault::NotSent(_)) => {
+                    break moving.unwrap_or_else(|| fault.into_error());
+                }
                 _ => break fault.into_error(),
             };
             match fault {
+                Fault::Refused(Refusal::TryAgain(error)) => moving = Some(error),
                 Fault::Refused(Refusal::Moved { slot, address }) => {
                     if let Err(error) = self.moved(slot, &address) {
                         break error;
