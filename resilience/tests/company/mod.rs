@@ -33,9 +33,8 @@ impl<T: Subject> Subject for Accompanied<T> {
         InCompany { store: Coalesced::new(Arc::clone(&inner)).in_flight(1), inner, companion, counts }
     }
 
-    // The whole length is for the stores themselves.
     fn replay_steps(&self) -> usize {
-        500
+        self.subject.replay_steps()
     }
 }
 

@@ -20,4 +20,9 @@ impl Subject for Redis {
         };
         self.store.get_or_init(connect).await.clone()
     }
+
+    // Replays of the whole length go through the wrappers in memory, and to Redis without them.
+    fn replay_steps(&self) -> usize {
+        500
+    }
 }

@@ -26,9 +26,8 @@ where
         (self.wrap)(self.subject.open().await)
     }
 
-    // The whole length is for the stores themselves.
     fn replay_steps(&self) -> usize {
-        500
+        self.subject.replay_steps()
     }
 }
 

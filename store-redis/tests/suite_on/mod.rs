@@ -25,11 +25,6 @@ where
     async fn open(&self) -> RedisStore {
         self.store.get_or_init(&self.open).await.0.clone()
     }
-
-    // The whole length is for one server.
-    fn replay_steps(&self) -> usize {
-        500
-    }
 }
 
 /// Runs the suite on the store that `open` returns with its servers.
