@@ -119,6 +119,29 @@ pub trait Store: Send + Sync {
         snapshot: &Snapshot,
         now: Time,
     ) -> impl Future<Output = Result<(), StoreError>> + Send;
+
+    /// Books what was decided elsewhere, and brings back what there is then: the state of each charge's key once all
+    /// of them are booked, in order. For wrappers that decide by a copy of the state: what they send are debits and
+    /// refunds, which nothing refuses. As [`decide`](Self::decide) otherwise; a repeated [operation
+    /// id](crate::OperationId) books nothing and brings back what there is.
+    ///
+    /// Stores that can do both in one trip do.
+    fn exchange(
+        &self,
+        request: Request<'_>,
+        now: Time,
+    ) -> impl Future<Output = Result<Vec<Export>, StoreError>> + Send {
+        async move {
+            let _ = self.decide(request, now).await?;
+            let mut states = Vec::with_capacity(request.charges().len());
+            for charge in request.charges() {
+                let export = self.export(charge.limit(), charge.key(), now).await;
+                // It is booked by now.
+                states.push(export.map_err(StoreError::with_unknown_effect)?);
+            }
+            Ok(states)
+        }
+    }
 }
 
 /// Answers a batch by one [`decide`](Store::decide) after the other.
@@ -259,6 +282,8 @@ pub trait DynStore: Send + Sync {
         snapshot: &Snapshot,
         now: Time,
     ) -> Result<(), StoreError>;
+    /// See [`Store::exchange`].
+    async fn dyn_exchange(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError>;
 }
 
 #[async_trait]
@@ -295,6 +320,10 @@ impl<S: Store> DynStore for S {
         now: Time,
     ) -> Result<(), StoreError> {
         self.merge(limit, key, snapshot, now).await
+    }
+
+    async fn dyn_exchange(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
+        self.exchange(request, now).await
     }
 }
 
@@ -355,6 +384,10 @@ impl Store for AnyStore {
     ) -> Result<(), StoreError> {
         self.0.dyn_merge(limit, key, snapshot, now).await
     }
+
+    async fn exchange(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
+        self.0.dyn_exchange(request, now).await
+    }
 }
 
 /// A pointer to a store is a store.
@@ -414,6 +447,14 @@ macro_rules! pointer_store {
                 now: Time,
             ) -> impl Future<Output = Result<(), StoreError>> + Send {
                 (**self).merge(limit, key, snapshot, now)
+            }
+
+            fn exchange(
+                &self,
+                request: Request<'_>,
+                now: Time,
+            ) -> impl Future<Output = Result<Vec<Export>, StoreError>> + Send {
+                (**self).exchange(request, now)
             }
         }
 
