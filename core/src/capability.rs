@@ -45,6 +45,12 @@ impl Kinds {
         Self(bits)
     }
 
+    /// Those that are in both sets.
+    #[must_use]
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
     /// Whether this algorithm is one of them.
     pub const fn contains(self, kind: AlgorithmKind) -> bool {
         self.0 & 1 << kind as u16 != 0

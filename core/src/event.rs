@@ -44,6 +44,11 @@ pub enum Event<'a> {
         keys: usize,
         /// How long it took.
         took: Duration,
+        /// How far below zero the centre's balance of one of them was at most, in tokens: what passed beyond the limit and
+        /// has to be repaid.
+        debt: u64,
+        /// How the centre failed, if it did not answer all of it; the rest is told again.
+        error: Option<&'a StoreError>,
     },
     /// A store was called.
     StoreCalled {

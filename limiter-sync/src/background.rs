@@ -1,0 +1,109 @@
+//! The task that exchanges, and what happens when an instance goes.
+
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tollgate_core::{Store, Timer};
+
+use crate::exchange::jittered;
+use crate::shared::Shared;
+
+/// How long an instance that was dropped goes on trying to book what it owes.
+const LAST_PATIENCE: Duration = Duration::from_secs(10);
+/// How long it waits between two tries.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// An instance at work. Dropping it books what is owed, as far as that is possible.
+pub(crate) struct Running<S: Store + 'static, C: Timer + 'static> {
+    shared: Arc<Shared<S, C>>,
+    beats: Vec<Duration>,
+    /// There once the task runs: ends it.
+    task: OnceLock<Arc<Notify>>,
+}
+
+impl<S: Store + 'static, C: Timer + 'static> Running<S, C> {
+    pub(crate) fn new(shared: Arc<Shared<S, C>>, beats: Vec<Duration>) -> Self {
+        Self { shared, beats, task: OnceLock::new() }
+    }
+
+    #[inline]
+    pub(crate) fn shared(&self) -> &Arc<Shared<S, C>> {
+        &self.shared
+    }
+
+    /// Starts the task, if it does not run and there is a runtime to run it on.
+    pub(crate) fn start(&self) {
+        if self.task.get().is_some() {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else { return };
+        self.task.get_or_init(|| {
+            let end = Arc::<Notify>::default();
+            let (shared, beats, ended) = (Arc::clone(&self.shared), self.beats.clone(), Arc::clone(&end));
+            runtime.spawn(async move {
+                let count = beats.len();
+                tokio::select! {
+                    _ = join_all(beats.into_iter().enumerate().map(|(beat, interval)| shared.beat(beat, interval))) => {}
+                    () = ended.notified() => shared.flush_in_time(count).await,
+                }
+            });
+            end
+        });
+    }
+}
+
+impl<S: Store + 'static, C: Timer + 'static> Drop for Running<S, C> {
+    fn drop(&mut self) {
+        match (self.task.get(), Handle::try_current()) {
+            // The task looks at what is owed itself.
+            (Some(end), _) => end.notify_one(),
+            (None, Ok(runtime)) => {
+                let (shared, beats) = (Arc::clone(&self.shared), self.beats.len());
+                runtime.spawn(async move { shared.flush_in_time(beats).await });
+            }
+            // Nobody is there to wait for the centre.
+            (None, Err(_)) => {}
+        }
+    }
+}
+
+impl<S: Store, C: Timer> Shared<S, C> {
+    /// Exchanges for ever, at an interval.
+    fn beat(&self, beat: usize, interval: Duration) -> impl Future<Output = ()> + Send {
+        async move {
+            // Nodes that start together do not come together.
+            self.clock.sleep(interval.mul_f64(fastrand::f64())).await;
+            loop {
+                // What was not answered stays due, is counted, and the observer has heard of it.
+                let _ = self.exchange(beat, false).await;
+                self.clock.sleep(jittered(interval)).await;
+            }
+        }
+    }
+
+    async fn flush_in_time(&self, beats: usize) {
+        let _ = tokio::time::timeout(LAST_PATIENCE, self.flush(beats)).await;
+    }
+
+    /// Books everything and gives everything back, however long it takes.
+    pub(crate) async fn flush(&self, beats: usize) {
+        loop {
+            for beat in 0..beats {
+                let _ = self.exchange(beat, true).await;
+            }
+            if self.is_settled() {
+                return;
+            }
+            self.clock.sleep(PAUSE).await;
+        }
+    }
+
+    /// Whether nobody owes the centre anything.
+    fn is_settled(&self) -> bool {
+        self.table.shards().all(|number| self.table.lock(number).iter().all(|(_, replica)| !replica.owes()))
+    }
+}

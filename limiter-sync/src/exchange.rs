@@ -1,0 +1,389 @@
+//! Tells the centre what was granted here, and takes back what there is.
+//!
+//! What one key owes travels as a parcel; parcels that the centre handles in one call make a shipment, under one operation id.
+//! A shipment that has no answer is sent again as it is, with its id, until it has one: so nothing is lost, and nothing is
+//! booked twice as long as the centre remembers the id. What the key owes meanwhile waits for the next one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tollgate_core::{
+    Action, Charge, Clock, Effect, ErrorKind, Event, Export, OperationId, Request, Run, State, Store,
+    StoreError, Time, Verdict,
+};
+
+use crate::owed::Owed;
+use crate::pool::Upkeep;
+use crate::shared::{Shared, lock};
+use crate::table::{Ledger, Place, Replica, Whom};
+use crate::terms::Tracked;
+
+/// Charges in one call of the centre: enough to make the price of each small, and few enough for any store.
+const MOST_CHARGES: usize = 250;
+/// Calls of the centre at a time.
+const IN_FLIGHT: usize = 4;
+/// Keys that are handled under one lock before others get their turn.
+const AT_A_TIME: usize = 256;
+
+/// What one key owes, on its way.
+#[derive(Debug)]
+struct Parcel {
+    place: Place,
+    whom: Whom,
+    tracked: Arc<Tracked>,
+    owed: Owed,
+}
+
+impl Parcel {
+    /// The charges that book it; a look if it owes nothing.
+    fn charges(&self) -> impl Iterator<Item = Charge<'_>> {
+        let charge = self.tracked.limit.charge(self.whom.key());
+        let entries = self.owed.entries().iter().filter(|entry| entry.amount != 0);
+        let booking = self.tracked.booking;
+        let mut booked = entries
+            .flat_map(move |entry| entry.charges(booking))
+            .map(move |(cost, action)| charge.cost(cost).action(action))
+            .peekable();
+        // A debit of nothing changes nothing, and is never refused as a check might be.
+        let look = booked.peek().is_none().then(|| charge.cost(0).action(Action::Debit { at: None }));
+        look.into_iter().chain(booked)
+    }
+}
+
+/// Parcels that are booked by one call, all or none.
+#[derive(Debug)]
+pub(crate) struct Shipment {
+    id: OperationId,
+    parcels: Vec<Parcel>,
+}
+
+/// What an exchange of tokens has to do for one key.
+struct Errand {
+    place: Place,
+    whom: Whom,
+    tracked: Arc<Tracked>,
+    upkeep: Upkeep,
+    action: Action,
+}
+
+impl Errand {
+    fn charge(&self) -> Charge<'_> {
+        let charge = self.tracked.limit.charge(self.whom.key());
+        match self.upkeep {
+            Upkeep::Take(tokens) | Upkeep::Return(tokens) => charge.cost(tokens).action(self.action),
+            Upkeep::Wait | Upkeep::Rest => charge.cost(0),
+        }
+    }
+}
+
+impl Replica {
+    /// What it owes as a parcel, if that is how it is settled and nothing of it is under way.
+    fn parcel(&mut self, place: Place) -> Option<Parcel> {
+        let Ledger::Copy(copy) = &mut self.ledger else { return None };
+        if self.busy {
+            return None;
+        }
+        let owed = copy.hand_out();
+        self.busy = true;
+        Some(Parcel { place, whom: self.whom.clone(), tracked: Arc::clone(&self.tracked), owed })
+    }
+
+    /// What has to be done for its tokens, if there are any.
+    fn errand(&mut self, place: Place, closing: bool, now: Time) -> Option<Errand> {
+        let Ledger::Pool(pool) = &mut self.ledger else { return None };
+        if self.busy {
+            return None;
+        }
+        let upkeep = if closing { pool.hand_back() } else { pool.upkeep(&self.tracked, now) };
+        let action = match upkeep {
+            Upkeep::Take(_) => Action::TakeUpTo,
+            Upkeep::Return(tokens) => pool.returning(tokens, &self.tracked),
+            Upkeep::Wait | Upkeep::Rest => return None,
+        };
+        self.busy = true;
+        Some(Errand { place, whom: self.whom.clone(), tracked: Arc::clone(&self.tracked), upkeep, action })
+    }
+
+    /// Whether the next exchange has to look at it although this one has nothing to do for it.
+    fn stays_due(&self) -> bool {
+        self.busy || matches!(&self.ledger, Ledger::Pool(pool) if !pool.rests())
+    }
+}
+
+/// What an exchange came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    keys: usize,
+    debt: f64,
+}
+
+impl<S: Store, C: Clock> Shared<S, C> {
+    /// Exchanges what is due of a beat, and whatever has no answer yet. `closing` also gives back all that is leased.
+    pub(crate) async fn exchange(&self, beat: usize, closing: bool) -> Result<(), StoreError> {
+        let (parcels, errands) = self.gather(beat, closing);
+        self.deliver(parcels, errands).await
+    }
+
+    /// Exchanges what these charges' keys owe, before its time.
+    pub(crate) async fn exchange_of(&self, charges: &[Charge<'_>]) -> Result<(), StoreError> {
+        let parcels = charges.iter().filter_map(|charge| {
+            let hash = self.table.hash(charge);
+            let number = self.table.shard_of(hash);
+            let mut shard = self.table.lock(number);
+            let index = shard.find(hash, charge.limit().id(), charge.key())?;
+            shard.get(index)?.parcel(Place { shard: number, index })
+        });
+        self.deliver(parcels.collect(), Vec::new()).await
+    }
+
+    async fn deliver(&self, parcels: Vec<Parcel>, errands: Vec<Errand>) -> Result<(), StoreError> {
+        let began = self.clock.now();
+        let errands = Errands { shared: self, errands };
+        // From here on they are in one place or another, even if nobody waits for the rest of this.
+        let round = {
+            let shipments = self.pack(parcels);
+            let mut waiting = lock(&self.waiting);
+            waiting.extend(shipments);
+            AtomicUsize::new(waiting.len())
+        };
+        if round.load(Ordering::Relaxed) == 0 && errands.errands.is_empty() {
+            return Ok(());
+        }
+        self.asks(began);
+        let (mut tally, mut failure) = (Tally::default(), None);
+        for carried in join_all((0..IN_FLIGHT).map(|_| self.carry(&round))).await {
+            let (part, failed) = carried;
+            tally = Tally { keys: tally.keys + part.keys, debt: tally.debt.max(part.debt) };
+            failure = failure.or(failed);
+        }
+        let (kept, failed) = self.keep_up(errands).await;
+        tally.keys += kept;
+        failure = failure.or(failed);
+        let took = self.clock.now().since(began);
+        self.counters.exchanged(tally.keys, took, tally.debt, failure.is_some());
+        if let Some(observer) = &self.observer {
+            let (keys, debt) = (tally.keys, whole(tally.debt));
+            observer.observe(Event::Exchanged { keys, took, debt, error: failure.as_ref() });
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Sends one shipment after the other, until as many have been sent as there were.
+    async fn carry(&self, round: &AtomicUsize) -> (Tally, Option<StoreError>) {
+        let (mut tally, mut failure) = (Tally::default(), None);
+        let more = |left: usize| left.checked_sub(1);
+        while round.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok() {
+            let Some(shipment) = lock(&self.waiting).pop_front() else { break };
+            match self.send(OnItsWay { shared: self, shipment: Some(shipment) }).await {
+                Ok(part) => {
+                    tally = Tally { keys: tally.keys + part.keys, debt: tally.debt.max(part.debt) };
+                }
+                Err(error) => failure = Some(error),
+            }
+        }
+        (tally, failure)
+    }
+
+    /// What is due, made busy.
+    fn gather(&self, beat: usize, closing: bool) -> (Vec<Parcel>, Vec<Errand>) {
+        let (mut parcels, mut errands) = (Vec::new(), Vec::new());
+        let now = self.now();
+        for number in self.table.shards() {
+            let due = self.table.lock(number).due(beat);
+            for part in due.chunks(AT_A_TIME) {
+                let mut shard = self.table.lock(number);
+                for index in part {
+                    let place = Place { shard: number, index: *index };
+                    let Some(replica) = shard.begin(*index) else { continue };
+                    if let Some(parcel) = replica.parcel(place) {
+                        parcels.push(parcel);
+                    } else if let Some(errand) = replica.errand(place, closing, now) {
+                        errands.push(errand);
+                    } else if replica.stays_due() {
+                        shard.make_due(*index);
+                    }
+                }
+            }
+        }
+        (parcels, errands)
+    }
+
+    /// Parcels to shipments: those that one call of the centre handles, in as few calls as there can be.
+    fn pack(&self, mut parcels: Vec<Parcel>) -> Vec<Shipment> {
+        let lane = |parcel: &Parcel| self.store.lane(&parcel.tracked.limit.charge(parcel.whom.key()));
+        parcels.sort_by_cached_key(lane);
+        let mut shipments: Vec<Shipment> = Vec::new();
+        let (mut charges, mut last) = (0, None);
+        for parcel in parcels {
+            let (more, lane) = (parcel.charges().count(), lane(&parcel));
+            if last != Some(lane) || charges + more > MOST_CHARGES {
+                shipments.push(Shipment { id: OperationId::unique(), parcels: Vec::new() });
+                (charges, last) = (0, Some(lane));
+            }
+            charges += more;
+            if let Some(shipment) = shipments.last_mut() {
+                shipment.parcels.push(parcel);
+            }
+        }
+        shipments
+    }
+
+    async fn send(&self, mut way: OnItsWay<'_, S, C>) -> Result<Tally, StoreError> {
+        let sent_at = self.clock.now();
+        let Some(shipment) = &way.shipment else { return Ok(Tally::default()) };
+        let answer = {
+            let charges: Vec<_> = shipment.parcels.iter().flat_map(Parcel::charges).collect();
+            self.store.exchange(Request::new(&charges).with_id(shipment.id), self.to_centre(sent_at)).await
+        };
+        let Some(shipment) = way.shipment.take() else { return Ok(Tally::default()) };
+        match answer {
+            Ok(exports) => {
+                if let Some(export) = exports.first() {
+                    self.heard(export.at, sent_at);
+                }
+                Ok(self.unpack(shipment, exports))
+            }
+            Err(error) => {
+                self.keep(shipment, &error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Keeps what was not booked, or perhaps not, for the next exchange.
+    fn keep(&self, shipment: Shipment, error: &StoreError) {
+        let mut waiting = lock(&self.waiting);
+        // Something about one of the keys, perhaps: it must not hold up the others for ever.
+        let about_a_key = matches!(
+            error.kind(),
+            ErrorKind::Corrupt | ErrorKind::Unsupported | ErrorKind::Internal | ErrorKind::Full
+        );
+        if !about_a_key || error.effect() == Effect::Unknown || shipment.parcels.len() < 2 {
+            waiting.push_back(shipment);
+            return;
+        }
+        let Shipment { mut parcels, .. } = shipment;
+        let half = parcels.split_off(parcels.len() / 2);
+        for parcels in [parcels, half] {
+            waiting.push_back(Shipment { id: OperationId::unique(), parcels });
+        }
+    }
+
+    /// Everything is booked: the keys learn what there is.
+    fn unpack(&self, shipment: Shipment, exports: Vec<Export>) -> Tally {
+        let mut exports = exports.into_iter();
+        let mut tally = Tally { keys: shipment.parcels.len(), debt: 0.0 };
+        for parcel in shipment.parcels {
+            // One state for each of the charges; the last is as good as the others.
+            let charges = parcel.charges().count();
+            let Some(Export { state, at }) = exports.by_ref().take(charges).last() else { break };
+            let limit = &parcel.tracked.limit;
+            let state = match state {
+                None => Ok(State::default()),
+                Some(snapshot) => State::from_snapshot(limit, &snapshot),
+            };
+            let mut shard = self.table.lock(parcel.place.shard);
+            let Some(replica) = shard.get(parcel.place.index) else { continue };
+            replica.busy = false;
+            let Ledger::Copy(copy) = &mut replica.ledger else { continue };
+            if let Ok(state) = state {
+                let sent = parcel.owed.sum();
+                let debt = copy.told(state, sent, &replica.tracked, at.max(self.now()), fastrand::f64());
+                tally.debt = tally.debt.max(debt);
+                // What others tell after us is worth one more look.
+                replica.look_again = !parcel.owed.is_empty();
+            }
+            if copy.owes() || replica.look_again {
+                shard.make_due(parcel.place.index);
+            }
+        }
+        tally
+    }
+
+    /// Tops up and gives back what is leased. How many keys were answered, and how it failed if it did.
+    async fn keep_up(&self, mut all: Errands<'_, S, C>) -> (usize, Option<StoreError>) {
+        let (mut kept, mut failure) = (0, None);
+        while !all.errands.is_empty() {
+            let rest = all.errands.len().saturating_sub(MOST_CHARGES);
+            let part = Errands { shared: self, errands: all.errands.split_off(rest) };
+            let sent_at = self.clock.now();
+            let answers = {
+                let charges: Vec<[Charge<'_>; 1]> = part.errands.iter().map(|errand| [errand.charge()]).collect();
+                // Unnamed: what is lost on the way is lost to us, and never given twice.
+                let runs: Vec<_> = charges.iter().map(|charge| Run::new(Request::new(charge), 1)).collect();
+                self.store.decide_batch(&runs, self.to_centre(sent_at)).await
+            };
+            for (errand, answer) in part.errands.iter().zip(answers) {
+                match answer.map(|run| run.into_verdicts().pop()) {
+                    Ok(Some(verdict)) => {
+                        kept += 1;
+                        self.heard(verdict.decided_at(), sent_at);
+                        self.done(errand, &verdict);
+                    }
+                    Ok(None) => {}
+                    Err(error) => failure = Some(error),
+                }
+            }
+        }
+        (kept, failure)
+    }
+
+    /// The centre has answered an errand.
+    fn done(&self, errand: &Errand, verdict: &Verdict) {
+        let decided = (errand.upkeep, verdict.decisions().first());
+        self.table.with(errand.place, |replica| {
+            if let (Ledger::Pool(pool), (Upkeep::Take(asked), Some(decision))) = (&mut replica.ledger, decided) {
+                pool.filled(asked, decision, verdict.decided_at(), &replica.tracked);
+            }
+        });
+    }
+}
+
+/// A shipment that somebody carries. Put down without an answer, it waits for the next exchange.
+struct OnItsWay<'a, S: Store, C: Clock> {
+    shared: &'a Shared<S, C>,
+    shipment: Option<Shipment>,
+}
+
+impl<S: Store, C: Clock> Drop for OnItsWay<'_, S, C> {
+    fn drop(&mut self) {
+        lock(&self.shared.waiting).extend(self.shipment.take());
+    }
+}
+
+/// Errands that somebody runs. Whatever became of them, their pools are free again.
+struct Errands<'a, S: Store, C: Clock> {
+    shared: &'a Shared<S, C>,
+    errands: Vec<Errand>,
+}
+
+impl<S: Store, C: Clock> Drop for Errands<'_, S, C> {
+    fn drop(&mut self) {
+        let now = self.shared.now();
+        for errand in &self.errands {
+            let mut shard = self.shared.table.lock(errand.place.shard);
+            if let Some(replica) = shard.get(errand.place.index) {
+                replica.busy = false;
+                if let Ledger::Pool(pool) = &mut replica.ledger
+                    && pool.filling().is_some()
+                {
+                    pool.unreachable(&replica.tracked, now);
+                }
+            }
+            shard.make_due(errand.place.index);
+        }
+    }
+}
+
+/// Tokens, rounded up.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and saturating")]
+fn whole(tokens: f64) -> u64 {
+    tokens.ceil() as u64
+}
+
+/// How long the next exchange is away: a random tenth less or more, so that nodes do not all come at once.
+pub(crate) fn jittered(interval: Duration) -> Duration {
+    interval.mul_f64(0.9 + 0.2 * fastrand::f64())
+}

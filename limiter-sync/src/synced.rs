@@ -1,0 +1,494 @@
+//! The store: what is decided here, and what is passed on.
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tollgate_core::{
+    Action, AlgorithmKind, Capability, Charge, Clock, Decision, ErrorKind, Export, Key, Kinds, Limit,
+    Observer, OperationMemory, Request, Run, RunVerdict, Snapshot, State, Store, StoreError, SystemClock,
+    Time, Timer, Verdict, decide_one_by_one,
+};
+
+use crate::background::Running;
+use crate::copy::Copy;
+use crate::here::Missing;
+use crate::insight::Insight;
+use crate::pool::Pool;
+use crate::shared::Shared;
+use crate::table::{Ledger, empty_ledger};
+use crate::terms::{ColdKeys, Mode, Settings, Terms, Tracked, WhenStale};
+
+/// How many keys are known here at a time, unless said.
+const MOST_KEYS: usize = 1_000_000;
+/// How often a call tries to get what it needs to be decided here before it asks the centre.
+const TRIES: usize = 8;
+
+/// A store that decides here, at memory speed, and exchanges what it granted with a central store every so often. See the
+/// [crate's documentation](crate) for what passes when.
+pub struct Synced<S: Store + 'static, C: Timer + 'static = SystemClock> {
+    store: Arc<S>,
+    clock: Arc<C>,
+    observer: Option<Arc<dyn Observer>>,
+    most_keys: usize,
+    settings: Settings,
+    by_hand: bool,
+    running: OnceLock<Running<S, C>>,
+}
+
+impl<S: Store + 'static> Synced<S> {
+    /// Decides here what `store` is the truth of, and exchanges every 100 ms.
+    pub fn new(store: S) -> Self {
+        Self::with_clock(store, SystemClock::new())
+    }
+}
+
+impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
+    /// The same by another clock, such as one that moves by hand.
+    pub fn with_clock(store: S, clock: C) -> Self {
+        Self {
+            store: Arc::new(store),
+            clock: Arc::new(clock),
+            observer: None,
+            most_keys: MOST_KEYS,
+            settings: Settings::default(),
+            by_hand: false,
+            running: OnceLock::new(),
+        }
+    }
+
+    /// The time between two exchanges ([`Terms::every`]).
+    #[must_use]
+    pub fn every(self, interval: Duration) -> Self {
+        self.terms(|terms| terms.every(interval))
+    }
+
+    /// Decides by tokens that are leased from the centre ahead of need ([`Mode::Lease`]).
+    #[must_use]
+    pub fn leasing(self) -> Self {
+        self.terms(|terms| terms.mode(Mode::Lease))
+    }
+
+    /// What to do once the centre has been silent for too long ([`Terms::when_stale`]).
+    #[must_use]
+    pub fn when_stale(self, then: WhenStale) -> Self {
+        self.terms(|terms| terms.when_stale(then))
+    }
+
+    /// Changes the terms of all limits that have none of their own.
+    #[must_use]
+    pub fn terms(mut self, change: impl FnOnce(Terms) -> Terms) -> Self {
+        self.settings.usual = change(self.settings.usual);
+        self.begun_anew()
+    }
+
+    /// The terms of the limit of this name, made from the usual ones.
+    #[must_use]
+    pub fn terms_of(mut self, limit: &str, change: impl FnOnce(Terms) -> Terms) -> Self {
+        self.settings.by_name.insert(limit.into(), change(self.settings.usual));
+        self.begun_anew()
+    }
+
+    /// At most so many keys are known here at a time; a million unless said. Each takes about 250 bytes. Keys beyond that
+    /// are decided at the centre.
+    #[must_use]
+    pub fn keys(mut self, most: usize) -> Self {
+        self.most_keys = most.max(1);
+        self.begun_anew()
+    }
+
+    /// Tells `observer` about exchanges.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.observer = Some(observer);
+        self.begun_anew()
+    }
+
+    /// Nothing is exchanged but by [`exchange`](Self::exchange): for tests, simulations, and programs with a schedule of
+    /// their own.
+    #[must_use]
+    pub fn by_hand(mut self) -> Self {
+        self.by_hand = true;
+        self.begun_anew()
+    }
+
+    /// What was running by other settings ends.
+    fn begun_anew(mut self) -> Self {
+        self.running = OnceLock::new();
+        self
+    }
+
+    /// The central store.
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// What has been going on.
+    pub fn insight(&self) -> Insight {
+        let shared = self.shared();
+        let now = shared.clock.now();
+        let mut insight = shared.counters.read(now);
+        insight.silent = shared.silent_since().map_or(Duration::ZERO, |since| now.since(since));
+        for number in shared.table.shards() {
+            let shard = shared.table.lock(number);
+            insight.keys += shard.len();
+            insight.owing += shard.iter().filter(|(_, replica)| replica.owes()).count();
+        }
+        insight
+    }
+
+    /// Exchanges everything that is due with the centre, now. An error if the centre did not answer all of it; what it did
+    /// not answer stays due.
+    pub async fn exchange(&self) -> Result<(), StoreError> {
+        let mut outcome = Ok(());
+        for beat in 0..self.settings.beats().len() {
+            let exchanged = self.shared().exchange(beat, false).await;
+            outcome = outcome.and(exchanged);
+        }
+        outcome
+    }
+
+    /// Books everything at the centre and gives back what is leased, for as long as `patience` lasts. From then on
+    /// everything is decided at the centre. An error says for how many keys it did not succeed; it can be called again.
+    pub async fn close(&self, patience: Duration) -> Result<(), StoreError> {
+        let shared = self.shared();
+        shared.closed.store(true, Ordering::Relaxed);
+        if tokio::time::timeout(patience, shared.flush(self.settings.beats().len())).await.is_ok() {
+            return Ok(());
+        }
+        let owing = self.insight().owing;
+        let why = format!(
+            "{owing} keys owe the centre something it has not taken within {patience:?}; close again when it is there"
+        );
+        Err(StoreError::new(ErrorKind::Timeout, why))
+    }
+
+    fn running(&self) -> &Running<S, C> {
+        self.running.get_or_init(|| {
+            let observer = self.observer.clone();
+            let shared =
+                Shared::new(Arc::clone(&self.store), Arc::clone(&self.clock), observer, self.most_keys);
+            Running::new(Arc::new(shared), self.settings.beats())
+        })
+    }
+
+    #[inline]
+    fn shared(&self) -> &Arc<Shared<S, C>> {
+        self.running().shared()
+    }
+
+    /// Everything but what nearly every call does: gets what is missing, and tries again.
+    #[cold]
+    #[inline(never)]
+    fn decide_after_all<'a>(
+        &'a self,
+        request: Request<'a>,
+        now: Time,
+        mut missing: Missing,
+    ) -> impl Future<Output = Result<Verdict, StoreError>> + Send + 'a {
+        Box::pin(async move {
+            let charges = request.charges();
+            let shared = self.shared();
+            for _ in 0..TRIES {
+                let there = !shared.is_closed()
+                    && match missing {
+                        Missing::Centre => false,
+                        Missing::Replica(number) => self.know(&charges[number], now).await?,
+                        Missing::Tokens(number) => self.fill(&charges[number], now).await,
+                    };
+                if !there {
+                    break;
+                }
+                let again = matches!(missing, Missing::Tokens(_));
+                let decided = match charges {
+                    [charge] => shared
+                        .decide_one_here(charge, &now, again)
+                        .map(|decision| Verdict::one(decision, shared.to_centre(now))),
+                    charges => shared.decide_here(charges, now),
+                };
+                match decided {
+                    Ok(verdict) => return Ok(verdict),
+                    Err(still) => missing = still,
+                }
+            }
+            self.decide_at_centre(request, now).await
+        })
+    }
+
+    /// Sees to it that something is known of a charge's key. Whether that is so.
+    async fn know(&self, charge: &Charge<'_>, now: Time) -> Result<bool, StoreError> {
+        let shared = self.shared();
+        let is_local = charge.get_action() != Action::Forget;
+        let tracked = if is_local { shared.limits.of(charge.limit(), &self.settings) } else { None };
+        let Some(tracked) = tracked else { return Ok(false) };
+        if !self.by_hand {
+            self.running().start();
+        }
+        let mut ledger = empty_ledger(&tracked);
+        if let (Mode::Deltas, ColdKeys::AskFirst) = (tracked.mode, tracked.cold_keys)
+            && !self.is_known(charge)
+        {
+            match self.ask_for(charge, now).await {
+                Ok(state) => ledger = Ledger::Copy(Copy::from_centre(state)),
+                Err(error) if tracked.when_stale == WhenStale::Deny => return Err(error),
+                // As if it had been silent for long.
+                Err(_) => {}
+            }
+        }
+        let hash = shared.table.hash(charge);
+        let mut shard = shared.table.lock(shared.table.shard_of(hash));
+        if let Some(index) = shard.find(hash, charge.limit().id(), charge.key()) {
+            if let Some(replica) = shard.get(index) {
+                // The limit has other numbers now; what is known goes on under them.
+                if let (Ledger::Copy(_), Mode::Lease) | (Ledger::Pool(_), Mode::Deltas) =
+                    (&replica.ledger, tracked.mode)
+                {
+                    return Ok(false);
+                }
+                replica.tracked = tracked;
+            }
+            return Ok(true);
+        }
+        Ok(shard.insert(hash, charge, tracked, ledger, shared.to_centre(now)).is_some())
+    }
+
+    fn is_known(&self, charge: &Charge<'_>) -> bool {
+        let table = &self.shared().table;
+        let hash = table.hash(charge);
+        table.lock(table.shard_of(hash)).find(hash, charge.limit().id(), charge.key()).is_some()
+    }
+
+    async fn ask_for(&self, charge: &Charge<'_>, now: Time) -> Result<State, StoreError> {
+        let shared = self.shared();
+        let export = self.store.export(charge.limit(), charge.key(), shared.to_centre(now)).await?;
+        match export.state {
+            None => Ok(State::default()),
+            Some(snapshot) => State::from_snapshot(charge.limit(), &snapshot),
+        }
+    }
+
+    /// Gets more tokens for a charge, or waits for whoever is getting them. Whether it is worth looking again.
+    async fn fill(&self, charge: &Charge<'_>, now: Time) -> bool {
+        let shared = self.shared();
+        let hash = shared.table.hash(charge);
+        let begun = {
+            let mut shard = shared.table.lock(shared.table.shard_of(hash));
+            let Some(index) = shard.find(hash, charge.limit().id(), charge.key()) else { return false };
+            shard.make_due(index);
+            let Some(replica) = shard.get(index) else { return false };
+            let Ledger::Pool(pool) = &mut replica.ledger else { return false };
+            match pool.filling() {
+                // Made under the lock, so that it cannot be over before we listen.
+                Some(filling) => Err(filling.notified_owned()),
+                None => Ok((pool.begin(charge, &replica.tracked), Arc::clone(&replica.tracked))),
+            }
+        };
+        let (wanted, tracked) = match begun {
+            Ok(begun) => begun,
+            Err(filled) => {
+                filled.await;
+                return true;
+            }
+        };
+        let mut end = EndOfFilling { shared, charge, hash, done: false };
+        let sent_at = shared.clock.now();
+        let request = [wanted];
+        let answer = self.store.decide(Request::new(&request), shared.to_centre(now)).await;
+        end.done = true;
+        end.with(|pool| match &answer {
+            Ok(verdict) => {
+                shared.heard(verdict.decided_at(), sent_at);
+                match verdict.decisions().first() {
+                    Some(decision) => {
+                        pool.filled(wanted.get_cost(), decision, verdict.decided_at(), &tracked);
+                    }
+                    None => pool.end(),
+                }
+            }
+            Err(_) => {
+                shared.asks(sent_at);
+                pool.unreachable(&tracked, shared.to_centre(now));
+            }
+        });
+        true
+    }
+
+    /// Decides at the centre, which is told first what it does not know yet of these keys.
+    async fn decide_at_centre(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
+        let shared = self.shared();
+        shared.counters.at_centre(request.charges().len());
+        self.book(request.charges()).await?;
+        let verdict = self.store.decide(request, shared.to_centre(now)).await?;
+        if verdict.is_allowed() {
+            for (charge, decision) in request.charges().iter().zip(verdict.decisions()) {
+                let at = verdict.decided_at();
+                self.with_copy(charge, |copy, tracked| copy.granted_by_centre(charge, decision, tracked, at));
+            }
+        }
+        Ok(verdict)
+    }
+
+    /// Books what these keys owe, before somebody asks the centre about them.
+    async fn book(&self, charges: &[Charge<'_>]) -> Result<(), StoreError> {
+        let shared = self.shared();
+        let owing = charges.iter().any(|charge| self.with_copy(charge, |copy, _| copy.owes()) == Some(true));
+        if !owing {
+            return Ok(());
+        }
+        shared.exchange_of(charges).await
+    }
+
+    fn with_copy<T>(&self, charge: &Charge<'_>, act: impl FnOnce(&mut Copy, &Tracked) -> T) -> Option<T> {
+        let table = &self.shared().table;
+        let hash = table.hash(charge);
+        let mut shard = table.lock(table.shard_of(hash));
+        let index = shard.find(hash, charge.limit().id(), charge.key())?;
+        let replica = shard.get(index)?;
+        let Ledger::Copy(copy) = &mut replica.ledger else { return None };
+        Some(act(copy, &replica.tracked))
+    }
+
+    /// Whether all of a request is about limits that cannot be decided here.
+    fn is_for_centre(&self, request: &Request<'_>) -> bool {
+        let shared = self.shared();
+        shared.is_closed()
+            || request
+                .charges()
+                .iter()
+                .any(|charge| shared.limits.of(charge.limit(), &self.settings).is_none())
+    }
+}
+
+/// Whoever asks the centre for tokens wakes those who wait, even if it goes away itself.
+struct EndOfFilling<'a, S: Store, C: Clock> {
+    shared: &'a Shared<S, C>,
+    charge: &'a Charge<'a>,
+    hash: u64,
+    done: bool,
+}
+
+impl<S: Store, C: Clock> EndOfFilling<'_, S, C> {
+    fn with(&self, act: impl FnOnce(&mut Pool)) {
+        let mut shard = self.shared.table.lock(self.shared.table.shard_of(self.hash));
+        let found = shard.find(self.hash, self.charge.limit().id(), self.charge.key());
+        if let Some(replica) = found.and_then(|index| shard.get(index))
+            && let Ledger::Pool(pool) = &mut replica.ledger
+        {
+            act(pool);
+        }
+    }
+}
+
+impl<S: Store, C: Clock> Drop for EndOfFilling<'_, S, C> {
+    fn drop(&mut self) {
+        if !self.done {
+            self.with(Pool::end);
+        }
+    }
+}
+
+impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
+    /// Exact only for what the centre decides itself. Named calls are recognised only there, too: a decision that is made
+    /// here cannot be lost on the way.
+    fn capability(&self) -> Capability {
+        let centre = self.store.capability();
+        centre.exact_for(centre.exact.and(AT_CENTRE)).remembering(OperationMemory::None)
+    }
+
+    async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
+        request.supported()?;
+        if let ([charge], None) = (request.charges(), request.id()) {
+            let decision = self.decide_one(charge, &now).await?;
+            return Ok(Verdict::one(decision, self.shared().to_centre(now)));
+        }
+        if request.charges().is_empty() {
+            return Ok(Verdict::new([], now));
+        }
+        let shared = self.shared();
+        let missing = if shared.is_closed() {
+            Missing::Centre
+        } else {
+            match shared.decide_here(request.charges(), now) {
+                Ok(verdict) => return Ok(verdict),
+                Err(_) if self.is_for_centre(&request) => Missing::Centre,
+                Err(missing) => missing,
+            }
+        };
+        self.decide_after_all(request, now, missing).await
+    }
+
+    #[inline]
+    async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
+        charge.supported()?;
+        let shared = self.shared();
+        let forgets = charge.get_action() == Action::Forget;
+        let missing = if forgets || shared.is_closed() {
+            Missing::Centre
+        } else {
+            match shared.decide_one_here(charge, clock, false) {
+                Ok(decision) => return Ok(decision),
+                Err(missing) => missing,
+            }
+        };
+        let charges = [*charge];
+        let verdict = self.decide_after_all(Request::new(&charges), clock.now(), missing).await?;
+        let missing = || StoreError::new(ErrorKind::Internal, "a charge without a decision");
+        verdict.decisions().first().copied().ok_or_else(missing)
+    }
+
+    async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {
+        if batch.iter().all(|run| self.is_for_centre(&run.request())) {
+            return self.store.decide_batch(batch, self.shared().to_centre(now)).await;
+        }
+        decide_one_by_one(self, batch, now).await
+    }
+
+    fn lane(&self, charge: &Charge<'_>) -> u64 {
+        self.store.lane(charge)
+    }
+
+    fn decide_detached(&self, request: Request<'_>, now: Time) {
+        let shared = self.shared();
+        if request.supported().is_err() {
+            return;
+        }
+        if shared.is_closed() || shared.decide_here(request.charges(), now).is_err() {
+            self.store.decide_detached(request, shared.to_centre(now));
+        }
+    }
+
+    /// What the centre has, once it knows what is owed to it.
+    async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
+        self.book(&[limit.charge(key)]).await?;
+        self.store.export(limit, key, self.shared().to_centre(now)).await
+    }
+
+    async fn merge(
+        &self,
+        limit: &Limit,
+        key: Key<'_>,
+        snapshot: &Snapshot,
+        now: Time,
+    ) -> Result<(), StoreError> {
+        self.store.merge(limit, key, snapshot, self.shared().to_centre(now)).await?;
+        let other = State::from_snapshot(limit, snapshot)?;
+        self.with_copy(&limit.charge(key), |copy, tracked| copy.merge(&other, tracked));
+        Ok(())
+    }
+}
+
+/// What is always decided at the centre.
+const AT_CENTRE: Kinds = Kinds::of(&[
+    AlgorithmKind::SlidingLog,
+    AlgorithmKind::Concurrency,
+    AlgorithmKind::LeakyQueue,
+    AlgorithmKind::SmoothBursty,
+    AlgorithmKind::SmoothWarmingUp,
+]);
+
+impl<S: Store + 'static, C: Timer + 'static> fmt::Debug for Synced<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Synced").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
