@@ -3,7 +3,7 @@
 
 use tollgate_core::{Action, Charge, Decision, Outcome, RawDecision, Source, State, Time};
 
-use crate::owed::{Entry, Owed};
+use crate::owed::Owed;
 use crate::share::Share;
 use crate::terms::{Tracked, WhenStale};
 
@@ -92,18 +92,20 @@ impl Copy {
     /// Remembers what a decision granted.
     #[inline]
     pub(crate) fn note(&mut self, charge: &Charge<'_>, decision: &Decision, tracked: &Tracked, now: Time) {
-        let granted = i64::from(decision.granted());
+        let granted = decision.granted();
         if granted == 0 || decision.is_denied() {
             return;
         }
-        let (amount, at) = match charge.get_action() {
-            Action::Debit { at } => (granted, at.unwrap_or(now)),
-            Action::Refund { at } => (-granted, at.unwrap_or(now)),
-            _ => (granted, now),
-        };
-        self.owed.add(tracked.booking, amount, at);
+        match charge.get_action() {
+            // As it was asked for: how much of a refund is worth something is for the centre to say.
+            action @ (Action::Debit { .. } | Action::Refund { .. }) => {
+                self.owed.book(charge.get_cost(), given(action, now));
+            }
+            _ => self.owed.take(tracked.booking, granted, now),
+        }
         if !self.share.is_whole() {
-            self.share.spend(signed(amount));
+            let sign = if matches!(charge.get_action(), Action::Refund { .. }) { -1.0 } else { 1.0 };
+            self.share.spend(sign * f64::from(granted));
         }
     }
 
@@ -136,13 +138,14 @@ impl Copy {
         let before = tokens(&self.look(&look, now));
         self.state = centre;
         let debt = -tokens(&self.look(&look, now));
-        for entry in self.owed.entries() {
-            book(&mut self.state, *entry, tracked, now);
+        for (part, action) in self.owed.entries().iter().flat_map(|entry| entry.charges()) {
+            let _ = self.state.apply(&look.cost(part).action(action), now);
         }
         let after = tokens(&self.look(&look, now));
         self.share.learn(
             signed(sent.max(0)),
-            (before - after).max(0.0),
+            // Less than a token is nobody's.
+            if before - after < 0.5 { 0.0 } else { before - after },
             signed(self.owed.sum()),
             before,
             die,
@@ -151,21 +154,17 @@ impl Copy {
     }
 
     /// The centre granted this itself, so nothing is owed for it.
-    pub(crate) fn granted_by_centre(
-        &mut self,
-        charge: &Charge<'_>,
-        decision: &Decision,
-        tracked: &Tracked,
-        now: Time,
-    ) {
-        if charge.get_action() == Action::Forget {
-            *self = Self::default();
-            return;
-        }
-        let sign = if matches!(charge.get_action(), Action::Refund { .. }) { -1 } else { 1 };
-        let amount = sign * i64::from(decision.granted());
-        if decision.is_allowed() && amount != 0 {
-            book(&mut self.state, Entry { at: now, amount }, tracked, now);
+    pub(crate) fn granted_by_centre(&mut self, charge: &Charge<'_>, decision: &Decision, now: Time) {
+        let action = match charge.get_action() {
+            Action::Forget => {
+                *self = Self::default();
+                return;
+            }
+            action @ (Action::Debit { .. } | Action::Refund { .. }) => action,
+            _ => Action::Debit { at: None },
+        };
+        if decision.is_allowed() && decision.granted() > 0 {
+            let _ = self.state.apply(&charge.cost(decision.granted()).action(action), now);
         }
     }
 
@@ -180,10 +179,12 @@ pub(crate) fn deny(charge: &Charge<'_>, tracked: &Tracked) -> Decision {
     Decision::refusing(charge, std::time::Duration::from_nanos(tracked.interval), Source::Policy)
 }
 
-/// Books an entry on a state of our own.
-fn book(state: &mut State, entry: Entry, tracked: &Tracked, now: Time) {
-    for (part, action) in entry.charges(tracked.booking) {
-        let _ = state.apply(&tracked.limit.charge("").cost(part).action(action), now);
+/// A debit or refund of now belongs to now, however late it is booked.
+fn given(action: Action, now: Time) -> Action {
+    match action {
+        Action::Debit { at } => Action::Debit { at: at.or(Some(now)) },
+        Action::Refund { at } => Action::Refund { at: at.or(Some(now)) },
+        other => other,
     }
 }
 

@@ -40,12 +40,8 @@ impl Parcel {
     /// The charges that book it; a look if it owes nothing.
     fn charges(&self) -> impl Iterator<Item = Charge<'_>> {
         let charge = self.tracked.limit.charge(self.whom.key());
-        let entries = self.owed.entries().iter().filter(|entry| entry.amount != 0);
-        let booking = self.tracked.booking;
-        let mut booked = entries
-            .flat_map(move |entry| entry.charges(booking))
-            .map(move |(cost, action)| charge.cost(cost).action(action))
-            .peekable();
+        let entries = self.owed.entries().iter().flat_map(|entry| entry.charges());
+        let mut booked = entries.map(move |(cost, action)| charge.cost(cost).action(action)).peekable();
         // A debit of nothing changes nothing, and is never refused as a check might be.
         let look = booked.peek().is_none().then(|| charge.cost(0).action(Action::Debit { at: None }));
         look.into_iter().chain(booked)
@@ -99,7 +95,7 @@ impl Replica {
         let upkeep = if closing { pool.hand_back() } else { pool.upkeep(&self.tracked, now) };
         let action = match upkeep {
             Upkeep::Take(_) => Action::TakeUpTo,
-            Upkeep::Return(tokens) => pool.returning(tokens, &self.tracked),
+            Upkeep::Return(_) => pool.returning(&self.tracked),
             Upkeep::Wait | Upkeep::Rest => return None,
         };
         self.busy = true;

@@ -3,6 +3,9 @@
 use smallvec::SmallVec;
 use tollgate_core::{Action, AlgorithmKind, Limit, MAX_COUNT, Time};
 
+/// Entries of one key, before they are put together.
+const MOST_ENTRIES: usize = 16;
+
 /// What instants mean to an algorithm when something is booked late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Booking {
@@ -20,8 +23,6 @@ pub(crate) enum Booking {
     },
     /// Everything belongs to the first instant: with it a period began.
     First,
-    /// Instants mean nothing, or would mean the wrong thing.
-    Late,
 }
 
 impl Booking {
@@ -29,6 +30,7 @@ impl Booking {
     ///
     /// - A log keeps every instant, and leases know their holders: there is nothing to add up.
     /// - Queues and smooth limiters promise a distance between one start and the next, which copies cannot keep.
+    /// - A window that begins with the first hit begins with the first of all nodes.
     /// - A block is one denial's doing, and must count everywhere at once.
     pub(crate) fn of(limit: &Limit) -> Option<Self> {
         if limit.block_time().is_some() {
@@ -40,8 +42,7 @@ impl Booking {
                 Some(Self::Drip { token: numbers.period / u64::from(numbers.count.max(1)) })
             }
             AlgorithmKind::IntervalBucket => Some(Self::First),
-            // The centre's window begins when it hears of the first hit, which is never before that hit.
-            AlgorithmKind::FixedWindow if numbers.anchored => Some(Self::Late),
+            AlgorithmKind::FixedWindow if numbers.anchored => None,
             AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindow => {
                 Some(Self::Slots { period: numbers.period, parts: 1 })
             }
@@ -55,83 +56,121 @@ impl Booking {
     fn slot(period: u64, parts: u32, at: Time) -> u128 {
         u128::from(at.nanos()) * u128::from(parts) / u128::from(period.max(1))
     }
-
-    /// Books `amount` at `at`; less than nothing was given back.
-    pub(crate) fn action(self, amount: i64, at: Time) -> Action {
-        match self {
-            _ if amount < 0 && !matches!(self, Self::Slots { .. }) => Action::Refund { at: None },
-            _ if amount < 0 => Action::Refund { at: Some(at) },
-            Self::Late => Action::Debit { at: None },
-            _ => Action::Debit { at: Some(at) },
-        }
-    }
 }
 
-/// An amount and the instant it belongs to. Less than nothing was given back.
+/// Something to book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) at: Time,
-    pub(crate) amount: i64,
+    pub(crate) amount: u64,
+    /// A debit or a refund.
+    action: Action,
+    /// Several takes, whose instants may be put together.
+    takes: bool,
 }
 
 impl Entry {
+    /// How much the centre has less by it.
+    fn debit(self) -> i64 {
+        let amount = i64::try_from(self.amount).unwrap_or(i64::MAX);
+        if matches!(self.action, Action::Refund { .. }) { -amount } else { amount }
+    }
+
     /// Its parts that a charge can carry, with what they do.
-    pub(crate) fn charges(self, booking: Booking) -> impl Iterator<Item = (u32, Action)> {
-        let action = booking.action(self.amount, self.at);
-        let mut rest = self.amount.unsigned_abs();
+    pub(crate) fn charges(self) -> impl Iterator<Item = (u32, Action)> {
+        let mut rest = self.amount;
         std::iter::from_fn(move || {
             let part = u32::try_from(rest.min(MAX_COUNT.into())).unwrap_or(MAX_COUNT);
             rest -= u64::from(part);
-            (part > 0).then_some((part, action))
+            (part > 0).then_some((part, self.action))
         })
     }
 }
 
-/// What is owed to the centre by one key.
+/// What is owed to the centre by one key, in order.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owed {
     entries: SmallVec<[Entry; 1]>,
 }
 
 impl Owed {
-    /// Notes that `amount` was granted, or given back if it is less than nothing.
-    pub(crate) fn add(&mut self, booking: Booking, amount: i64, at: Time) {
-        let last = match booking {
-            Booking::Slots { period, parts } => {
-                let slot = Booking::slot(period, parts, at);
-                self.entries.iter_mut().rev().find(|entry| Booking::slot(period, parts, entry.at) == slot)
-            }
-            _ => self.entries.first_mut(),
-        };
-        let Some(entry) = last else {
-            self.entries.push(Entry { at, amount });
-            if let Booking::Slots { period, .. } = booking {
-                // What lies two periods back is out of every window's sight.
-                let sight = at.nanos().saturating_sub(period.saturating_mul(2));
-                self.entries.retain(|entry| entry.at.nanos() >= sight);
-            }
-            return;
-        };
-        if let Booking::Drip { token } = booking
-            && amount > 0
+    /// Notes that `amount` was taken at `at`.
+    #[inline]
+    pub(crate) fn take(&mut self, booking: Booking, amount: u32, at: Time) {
+        if let Some(last) = self.entries.last_mut()
+            && last.takes
         {
-            // By itself a bucket would have been full again before now: the later part begins then.
-            let used = token.saturating_mul(u64::try_from(entry.amount).unwrap_or(0));
-            if at.nanos() > entry.at.nanos().saturating_add(used) {
-                entry.at = Time::from_nanos(at.nanos().saturating_sub(used));
+            match (booking, &mut last.action) {
+                (Booking::Drip { token }, Action::Debit { at: Some(begin) }) => {
+                    // By itself a bucket would have been full again before now: the later part begins then.
+                    let used = token.saturating_mul(last.amount);
+                    if at.nanos() > begin.nanos().saturating_add(used) {
+                        *begin = Time::from_nanos(at.nanos().saturating_sub(used));
+                    }
+                }
+                (Booking::Slots { period, parts }, Action::Debit { at: Some(begin) })
+                    if Booking::slot(period, parts, *begin) != Booking::slot(period, parts, at) =>
+                {
+                    self.take_anew(booking, amount, at);
+                    return;
+                }
+                _ => {}
+            }
+            last.amount = last.amount.saturating_add(amount.into());
+            return;
+        }
+        self.take_anew(booking, amount, at);
+    }
+
+    fn take_anew(&mut self, booking: Booking, amount: u32, at: Time) {
+        if let Booking::Slots { period, .. } = booking {
+            // What lies two periods back is out of every window's sight.
+            let sight = at.nanos().saturating_sub(period.saturating_mul(2));
+            self.entries
+                .retain(|entry| !matches!(entry.action, Action::Debit { at: Some(at) } if at.nanos() < sight));
+        }
+        let action = Action::Debit { at: Some(at) };
+        self.push(Entry { amount: amount.into(), action, takes: true });
+    }
+
+    /// Notes a debit or a refund that somebody asked for.
+    pub(crate) fn book(&mut self, amount: u32, action: Action) {
+        match self.entries.last_mut() {
+            Some(last) if last.action == action && !last.takes => {
+                last.amount = last.amount.saturating_add(amount.into());
+            }
+            _ => self.push(Entry { amount: amount.into(), action, takes: false }),
+        }
+    }
+
+    fn push(&mut self, entry: Entry) {
+        if self.entries.len() == MOST_ENTRIES {
+            self.squeeze();
+        }
+        self.entries.push(entry);
+    }
+
+    /// Makes room: debits and refunds each as one, at the latest of their instants.
+    #[cold]
+    fn squeeze(&mut self) {
+        let (refunds, debits): (Vec<Entry>, Vec<Entry>) =
+            self.entries.drain(..).partition(|entry| matches!(entry.action, Action::Refund { .. }));
+        for part in [debits, refunds] {
+            let amount = part.iter().fold(0, |sum: u64, entry| sum.saturating_add(entry.amount));
+            if let Some(last) = part.last() {
+                self.entries.push(Entry { amount, takes: false, ..*last });
             }
         }
-        entry.amount = entry.amount.saturating_add(amount);
     }
 
-    /// Whether there is anything to book.
+    /// Whether there is nothing to book.
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.iter().all(|entry| entry.amount == 0)
+        self.entries.is_empty()
     }
 
-    /// How much, all in all.
+    /// How much the centre has less by all of it.
     pub(crate) fn sum(&self) -> i64 {
-        self.entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.amount))
+        self.entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.debit()))
     }
 
     pub(crate) fn entries(&self) -> &[Entry] {
@@ -149,36 +188,61 @@ mod tests {
         Time::from_secs(1_790_000_000 + seconds)
     }
 
+    fn facts(owed: &Owed) -> Vec<(u64, Action)> {
+        owed.entries().iter().map(|entry| (entry.amount, entry.action)).collect()
+    }
+
+    fn debit(second: u64) -> Action {
+        Action::Debit { at: Some(at(second)) }
+    }
+
     #[test]
     fn a_bucket_that_refilled_meanwhile_owes_what_it_would_miss_by_itself() {
         // One a second: three taken ten seconds apart, of which only the last is missing still.
         let mut owed = Owed::default();
         for step in 0..3 {
-            owed.add(Booking::Drip { token: SECOND }, 1, at(10 * step));
+            owed.take(Booking::Drip { token: SECOND }, 1, at(10 * step));
         }
-        assert_eq!(owed.entries(), [Entry { at: at(18), amount: 3 }], "full again one second after the last");
+        assert_eq!(facts(&owed), [(3, debit(18))], "full again one second after the last");
         let mut burst = Owed::default();
-        burst.add(Booking::Drip { token: SECOND }, 5, at(0));
-        burst.add(Booking::Drip { token: SECOND }, 5, at(1));
-        assert_eq!(burst.entries(), [Entry { at: at(0), amount: 10 }], "nothing was refilled in vain");
+        burst.take(Booking::Drip { token: SECOND }, 5, at(0));
+        burst.take(Booking::Drip { token: SECOND }, 5, at(1));
+        assert_eq!(facts(&burst), [(10, debit(0))], "nothing was refilled in vain");
     }
 
     #[test]
     fn windows_are_kept_apart_and_forgotten_when_out_of_sight() {
         let booking = Booking::Slots { period: 10 * SECOND, parts: 1 };
         let mut owed = Owed::default();
-        for second in [1, 2, 11, 12, 21, 45] {
-            owed.add(booking, 1, at(second));
+        for second in [1, 2, 11, 12, 21] {
+            owed.take(booking, 1, at(second));
         }
-        assert_eq!(owed.entries(), [Entry { at: at(45), amount: 1 }]);
-        owed.add(booking, -1, at(46));
-        assert!(owed.is_empty(), "given back in the same window");
+        assert_eq!(facts(&owed), [(2, debit(1)), (2, debit(11)), (1, debit(21))]);
+        owed.take(booking, 1, at(45));
+        assert_eq!(facts(&owed), [(1, debit(45))]);
+    }
+
+    #[test]
+    fn what_somebody_asked_for_stays_in_order_and_in_bounds() {
+        let mut owed = Owed::default();
+        let back = Action::Refund { at: None };
+        owed.take(Booking::First, 3, at(0));
+        owed.book(1, back);
+        owed.book(1, back);
+        owed.take(Booking::First, 2, at(1));
+        assert_eq!((facts(&owed), owed.sum()), (vec![(3, debit(0)), (2, back), (2, debit(1))], 3));
+        for second in 0..1_000 {
+            owed.book(1, debit(second));
+            owed.book(2, Action::Refund { at: Some(at(second)) });
+        }
+        assert!(owed.entries().len() <= MOST_ENTRIES);
+        assert_eq!(owed.sum(), 3 + 1_000 - 2_000, "nothing lost");
     }
 
     #[test]
     fn more_than_a_charge_can_carry_goes_in_parts() {
-        let entry = Entry { at: at(0), amount: 2_500_000_000 };
-        let parts: Vec<_> = entry.charges(Booking::Late).map(|(part, _)| u64::from(part)).collect();
+        let entry = Entry { amount: 2_500_000_000, action: debit(0), takes: true };
+        let parts: Vec<_> = entry.charges().map(|(part, _)| u64::from(part)).collect();
         assert_eq!((parts.len(), parts.iter().sum::<u64>()), (3, 2_500_000_000));
     }
 }

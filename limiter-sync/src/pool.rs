@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tollgate_core::{Action, Charge, Decision, Outcome, RawDecision, Source, State, Time};
 
+use crate::owed::Booking;
 use crate::terms::{Tracked, nanos};
 
 /// How much the last interval weighs in what the next one is expected to need.
@@ -197,7 +198,9 @@ impl Pool {
     }
 
     /// What gives tokens back to the centre.
-    pub(crate) fn returning(&self, tokens: u32, tracked: &Tracked) -> Action {
-        tracked.booking.action(-i64::from(tokens), self.taken_at)
+    pub(crate) fn returning(&self, tracked: &Tracked) -> Action {
+        // A window that is over takes nothing back; a bucket never holds more than it can.
+        let at = matches!(tracked.booking, Booking::Slots { .. }).then_some(self.taken_at);
+        Action::Refund { at }
     }
 }

@@ -323,7 +323,7 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
         if verdict.is_allowed() {
             for (charge, decision) in request.charges().iter().zip(verdict.decisions()) {
                 let at = verdict.decided_at();
-                self.with_copy(charge, |copy, tracked| copy.granted_by_centre(charge, decision, tracked, at));
+                self.with_copy(charge, |copy, _| copy.granted_by_centre(charge, decision, at));
             }
         }
         Ok(verdict)

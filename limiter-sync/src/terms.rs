@@ -259,6 +259,7 @@ mod tests {
             Limit::concurrent(1),
             Limit::per_second(1).queue(3),
             Limit::per_second(1).smooth(),
+            Limit::per_second(1).fixed_window().anchored(),
             Limit::per_second(1).block_for(Duration::from_secs(1)),
         ] {
             let limit = limit.build("x").expect("valid");
