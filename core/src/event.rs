@@ -47,6 +47,8 @@ pub enum Event<'a> {
         /// How far below zero the centre's balance of one of them was at most, in tokens: what passed beyond the limit and
         /// has to be repaid.
         debt: u64,
+        /// How long the centre has not answered, if it did not.
+        silent: Duration,
         /// How the centre failed, if it did not answer all of it; the rest is told again.
         error: Option<&'a StoreError>,
     },
@@ -69,6 +71,8 @@ pub enum FallbackReason {
     Failed(ErrorKind),
     /// It panicked, or what says what to ask did.
     Panicked,
+    /// It has been silent for too long.
+    Stale,
 }
 
 impl FallbackReason {
@@ -78,6 +82,7 @@ impl FallbackReason {
             Self::NotAsked => "not-asked",
             Self::Failed(kind) => kind.as_str(),
             Self::Panicked => "panicked",
+            Self::Stale => "stale",
         }
     }
 }

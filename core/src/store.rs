@@ -46,7 +46,8 @@ use crate::time::Time;
 ///   entities does so even then.
 /// - **Instants are those of the clock that decides** ([`Capability::timekeeper`]): in [`Action`](crate::Action), in
 ///   snapshots, and in [`Verdict::decided_at`]. A debit that belongs to the past counts in full on a bucket
-///   that has been in use since, and counts less the longer ago it was on one that has not.
+///   that has been in use since, and counts less the longer ago it was on one that has not. What a bucket that is full again
+///   was used for before may be forgotten: then such a debit counts from its own instant, and not from the last use.
 /// - What an algorithm cannot do ([`Request::supported`]) is an error of kind
 ///   [`Unsupported`](crate::ErrorKind::Unsupported), before anything is debited.
 ///

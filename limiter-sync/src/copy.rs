@@ -3,7 +3,7 @@
 
 use tollgate_core::{Action, Charge, Decision, Outcome, RawDecision, Source, State, Time};
 
-use crate::owed::Owed;
+use crate::owed::{Booking, Owed};
 use crate::share::Share;
 use crate::terms::{Tracked, WhenStale};
 
@@ -136,10 +136,17 @@ impl Copy {
     pub(crate) fn told(&mut self, centre: State, sent: i64, tracked: &Tracked, now: Time, die: f64) -> f64 {
         let look = tracked.limit.charge("");
         let before = tokens(&self.look(&look, now));
-        self.state = centre;
+        let here = std::mem::replace(&mut self.state, centre);
+        let forgotten = self.state.is_fresh(now) && matches!(tracked.booking, Booking::Drip { .. });
         let debt = -tokens(&self.look(&look, now));
         for (part, action) in self.owed.entries().iter().flat_map(|entry| entry.charges()) {
+            // A bucket that is full says no more when it was used last. That was now, at the latest.
+            let action = if forgotten { at_once(action) } else { action };
             let _ = self.state.apply(&look.cost(part).action(action), now);
+        }
+        // Or as late as is known here.
+        if forgotten && self.owes() && here.fresh_at() < self.state.fresh_at() {
+            self.state = here;
         }
         let after = tokens(&self.look(&look, now));
         self.share.learn(
@@ -177,6 +184,14 @@ impl Copy {
 /// Nothing passes while the centre is silent.
 pub(crate) fn deny(charge: &Charge<'_>, tracked: &Tracked) -> Decision {
     Decision::refusing(charge, std::time::Duration::from_nanos(tracked.interval), Source::Policy)
+}
+
+/// The same, whatever instant it belongs to.
+fn at_once(action: Action) -> Action {
+    match action {
+        Action::Debit { .. } => Action::Debit { at: None },
+        other => other,
+    }
 }
 
 /// A debit or refund of now belongs to now, however late it is booked.

@@ -160,8 +160,9 @@ impl<S: Store, C: Clock> Shared<S, C> {
         let took = self.clock.now().since(began);
         self.counters.exchanged(tally.keys, took, tally.debt, failure.is_some());
         if let Some(observer) = &self.observer {
-            let (keys, debt) = (tally.keys, whole(tally.debt));
-            observer.observe(Event::Exchanged { keys, took, debt, error: failure.as_ref() });
+            let (keys, debt, error) = (tally.keys, whole(tally.debt), failure.as_ref());
+            let silent = self.silent_since().map_or(Duration::ZERO, |since| self.clock.now().since(since));
+            observer.observe(Event::Exchanged { keys, took, debt, silent, error });
         }
         failure.map_or(Ok(()), Err)
     }
@@ -306,7 +307,8 @@ impl<S: Store, C: Clock> Shared<S, C> {
             let part = Errands { shared: self, errands: all.errands.split_off(rest) };
             let sent_at = self.clock.now();
             let answers = {
-                let charges: Vec<[Charge<'_>; 1]> = part.errands.iter().map(|errand| [errand.charge()]).collect();
+                let charges: Vec<[Charge<'_>; 1]> =
+                    part.errands.iter().map(|errand| [errand.charge()]).collect();
                 // Unnamed: what is lost on the way is lost to us, and never given twice.
                 let runs: Vec<_> = charges.iter().map(|charge| Run::new(Request::new(charge), 1)).collect();
                 self.store.decide_batch(&runs, self.to_centre(sent_at)).await
@@ -330,8 +332,8 @@ impl<S: Store, C: Clock> Shared<S, C> {
     fn done(&self, errand: &Errand, verdict: &Verdict) {
         let decided = (errand.upkeep, verdict.decisions().first());
         self.table.with(errand.place, |replica| {
-            if let (Ledger::Pool(pool), (Upkeep::Take(asked), Some(decision))) = (&mut replica.ledger, decided) {
-                pool.filled(asked, decision, verdict.decided_at(), &replica.tracked);
+            if let (Ledger::Pool(pool), (Upkeep::Take(_), Some(decision))) = (&mut replica.ledger, decided) {
+                pool.filled(&errand.charge(), decision, verdict.decided_at(), &replica.tracked);
             }
         });
     }

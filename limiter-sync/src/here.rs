@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Charge, Clock, Decision, Outcome, RawDecision, Source, State, Store, Time, Verdict, settle, slots,
+    Charge, Clock, Decision, Event, FallbackReason, Outcome, RawDecision, Source, State, Store, Time,
+    Verdict, settle, slots,
 };
 
 use crate::copy::deny;
@@ -45,16 +46,14 @@ impl<S: Store, C: Clock> Shared<S, C> {
         }
         let stale = self.is_stale(&replica.tracked, now);
         let decision = match &mut replica.ledger {
-            Ledger::Copy(copy) if stale => {
-                self.counters.stale();
-                copy.decide_stale(charge, &replica.tracked, now)
-            }
+            Ledger::Copy(copy) if stale => copy.decide_stale(charge, &replica.tracked, now),
             Ledger::Copy(copy) => copy.decide(charge, &replica.tracked, now),
             Ledger::Pool(pool) if !Pool::decides(charge) => {
                 let _ = pool;
                 return Err(Missing::Centre);
             }
-            Ledger::Pool(pool) => match if again { pool.redraw(charge, now) } else { pool.draw(charge, now) } {
+            Ledger::Pool(pool) => match if again { pool.redraw(charge, now) } else { pool.draw(charge, now) }
+            {
                 Drawn::Decided(decision) => decision,
                 Drawn::Lacking => return Err(Missing::Tokens(0)),
             },
@@ -62,7 +61,24 @@ impl<S: Store, C: Clock> Shared<S, C> {
         if decision.granted() > 0 || matches!(replica.ledger, Ledger::Pool(_)) {
             shard.make_due(index);
         }
+        if stale {
+            drop(shard);
+            self.fell_back(charge, &decision);
+        }
         Ok(decision)
+    }
+
+    /// Says that a charge was decided while the centre was silent.
+    #[cold]
+    fn fell_back(&self, charge: &Charge<'_>, decision: &Decision) {
+        if decision.source() == Source::Store {
+            return;
+        }
+        self.counters.stale();
+        if let Some(observer) = &self.observer {
+            let (limit, reason) = (charge.limit().name(), FallbackReason::Stale);
+            observer.observe(Event::FellBack { limit, reason, decision });
+        }
     }
 
     /// Decides several charges, all or nothing.
@@ -90,6 +106,10 @@ impl<S: Store, C: Clock> Shared<S, C> {
             if verdict.is_allowed() && decision.granted() > 0 {
                 held.shards[*shard].1.make_due(*index);
             }
+        }
+        drop(held);
+        for (charge, decision) in charges.iter().zip(verdict.decisions()) {
+            self.fell_back(charge, decision);
         }
         Ok(verdict)
     }
@@ -138,10 +158,7 @@ impl Settling<'_, '_, '_> {
     }
 
     /// All of them pass, or nothing is taken.
-    fn settle(
-        mut self,
-        stale: impl Fn(&crate::terms::Tracked) -> bool,
-    ) -> Result<Verdict, Missing> {
+    fn settle(mut self, stale: impl Fn(&crate::terms::Tracked) -> bool) -> Result<Verdict, Missing> {
         let mut told: SmallVec<[Option<Decision>; 4]> = SmallVec::from_elem(None, self.charges.len());
         let mut drawn: SmallVec<[(usize, u32); 4]> = SmallVec::new();
         let mut asked: SmallVec<[Charge<'_>; 4]> = SmallVec::from_slice(self.charges);
@@ -189,7 +206,9 @@ impl Settling<'_, '_, '_> {
         }
         let told = told.into_iter().zip(self.charges);
         Ok(Verdict::new(
-            told.map(|(told, charge)| told.unwrap_or_else(|| Decision::passing(&charge.cost(0), Source::Store))),
+            told.map(|(told, charge)| {
+                told.unwrap_or_else(|| Decision::passing(&charge.cost(0), Source::Store))
+            }),
             now,
         ))
     }

@@ -53,7 +53,11 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and saturating")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not negative, and saturating"
+    )]
     pub(crate) fn exchanged(&self, keys: usize, took: Duration, debt: f64, failed: bool) {
         let which = if failed { &self.failed } else { &self.exchanges };
         which.fetch_add(1, Ordering::Relaxed);

@@ -21,8 +21,11 @@ pub(crate) enum Booking {
         /// How many parts it has.
         parts: u32,
     },
-    /// Everything belongs to the first instant: with it a period began.
-    First,
+    /// A bucket that is refilled once in a period, which begins with the first debit.
+    Periods {
+        /// The period in nanoseconds.
+        period: u64,
+    },
 }
 
 impl Booking {
@@ -41,7 +44,7 @@ impl Booking {
             AlgorithmKind::TokenBucket | AlgorithmKind::LeakyMeter | AlgorithmKind::Gcra => {
                 Some(Self::Drip { token: numbers.period / u64::from(numbers.count.max(1)) })
             }
-            AlgorithmKind::IntervalBucket => Some(Self::First),
+            AlgorithmKind::IntervalBucket => Some(Self::Periods { period: numbers.period }),
             AlgorithmKind::FixedWindow if numbers.anchored => None,
             AlgorithmKind::FixedWindow | AlgorithmKind::SlidingWindow => {
                 Some(Self::Slots { period: numbers.period, parts: 1 })
@@ -113,6 +116,12 @@ impl Owed {
                     self.take_anew(booking, amount, at);
                     return;
                 }
+                (Booking::Periods { period }, Action::Debit { at: Some(begin) })
+                    if at.nanos() >= begin.nanos().saturating_add(period) =>
+                {
+                    self.take_anew(booking, amount, at);
+                    return;
+                }
                 _ => {}
             }
             last.amount = last.amount.saturating_add(amount.into());
@@ -125,8 +134,9 @@ impl Owed {
         if let Booking::Slots { period, .. } = booking {
             // What lies two periods back is out of every window's sight.
             let sight = at.nanos().saturating_sub(period.saturating_mul(2));
-            self.entries
-                .retain(|entry| !matches!(entry.action, Action::Debit { at: Some(at) } if at.nanos() < sight));
+            self.entries.retain(
+                |entry| !matches!(entry.action, Action::Debit { at: Some(at) } if at.nanos() < sight),
+            );
         }
         let action = Action::Debit { at: Some(at) };
         self.push(Entry { amount: amount.into(), action, takes: true });
@@ -226,10 +236,10 @@ mod tests {
     fn what_somebody_asked_for_stays_in_order_and_in_bounds() {
         let mut owed = Owed::default();
         let back = Action::Refund { at: None };
-        owed.take(Booking::First, 3, at(0));
+        owed.take(Booking::Periods { period: 10 * SECOND }, 3, at(0));
         owed.book(1, back);
         owed.book(1, back);
-        owed.take(Booking::First, 2, at(1));
+        owed.take(Booking::Periods { period: 10 * SECOND }, 2, at(1));
         assert_eq!((facts(&owed), owed.sum()), (vec![(3, debit(0)), (2, back), (2, debit(1))], 3));
         for second in 0..1_000 {
             owed.book(1, debit(second));

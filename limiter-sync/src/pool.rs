@@ -19,8 +19,9 @@ pub(crate) struct Pool {
     tokens: u32,
     /// When the last of them were taken, by the clock that decides.
     taken_at: Time,
-    /// Until when the centre has no more, as far as is known.
+    /// Until when the centre does not have so many more, as far as is known.
     empty_until: Time,
+    empty_of: u32,
     /// What the centre had left when it was asked last, and when it will be as good as unused.
     left: u32,
     reset_at: Time,
@@ -87,7 +88,7 @@ impl Pool {
             self.tokens -= part;
             return Drawn::Decided(self.answer(charge, Outcome::Allowed, part, 0, now));
         }
-        if now >= self.empty_until {
+        if now >= self.empty_until || part.max(1) - self.tokens < self.empty_of {
             return Drawn::Lacking;
         }
         let wait = self.empty_until.nanos() - now.nanos();
@@ -123,13 +124,24 @@ impl Pool {
         charge.cost(block.max(lack)).action(Action::TakeUpTo)
     }
 
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and saturating")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not negative, and saturating"
+    )]
     fn wanted(&self) -> u32 {
         (self.need * MARGIN).ceil() as u32
     }
 
     /// The centre has answered.
-    pub(crate) fn filled(&mut self, asked: u32, decision: &Decision, decided_at: Time, tracked: &Tracked) {
+    pub(crate) fn filled(
+        &mut self,
+        wanted: &Charge<'_>,
+        decision: &Decision,
+        decided_at: Time,
+        tracked: &Tracked,
+    ) {
+        let (asked, whole) = (wanted.get_cost(), !matches!(wanted.get_action(), Action::TakeUpTo));
         let granted = if decision.is_allowed() { decision.granted() } else { 0 };
         self.tokens = self.tokens.saturating_add(granted);
         self.left = decision.remaining();
@@ -138,13 +150,14 @@ impl Pool {
             self.taken_at = decided_at;
         }
         if granted < asked {
-            // It has no more. Asking again for every token that drips would ask all the time; a quarter of an interval, or
+            // It has no more of them. Asking again for every token that drips would ask all the time; a quarter of an interval, or
             // of what it takes to fill the limit, loses none.
             let fill = nanos(tracked.limit.period()) / u64::from(tracked.limit.count().max(1))
                 * u64::from(tracked.limit.capacity());
             let pause = (tracked.interval.min(fill) / 4).max(1);
             let wait = decision.retry_after().map_or(0, nanos).max(pause);
             self.empty_until = Time::from_nanos(decided_at.nanos().saturating_add(wait));
+            self.empty_of = if whole { asked } else { 1 };
         }
         self.end();
     }
@@ -159,6 +172,7 @@ impl Pool {
     /// The centre could not be asked: nothing more passes until it can be asked again.
     pub(crate) fn unreachable(&mut self, tracked: &Tracked, now: Time) {
         self.empty_until = Time::from_nanos(now.nanos().saturating_add(tracked.interval));
+        self.empty_of = 1;
         self.end();
     }
 

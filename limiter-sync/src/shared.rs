@@ -69,12 +69,8 @@ impl<S: Store, C: Clock> Shared<S, C> {
 
     /// The centre is about to be asked.
     pub(crate) fn asks(&self, now: Time) {
-        let _ = self.silent_since.compare_exchange(
-            0,
-            now.nanos().max(1),
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
+        let _ =
+            self.silent_since.compare_exchange(0, now.nanos().max(1), Ordering::Relaxed, Ordering::Relaxed);
     }
 
     /// The centre has answered what was sent at `sent_at`, and its clock showed `at`.

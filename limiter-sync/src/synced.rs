@@ -124,6 +124,11 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
         &self.store
     }
 
+    /// The clock that exchanges go by.
+    pub fn clock(&self) -> &C {
+        &self.clock
+    }
+
     /// What has been going on.
     pub fn insight(&self) -> Insight {
         let shared = self.shared();
@@ -301,7 +306,7 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
                 shared.heard(verdict.decided_at(), sent_at);
                 match verdict.decisions().first() {
                     Some(decision) => {
-                        pool.filled(wanted.get_cost(), decision, verdict.decided_at(), &tracked);
+                        pool.filled(&wanted, decision, verdict.decided_at(), &tracked);
                     }
                     None => pool.end(),
                 }

@@ -137,9 +137,9 @@ impl Shard {
 
     #[inline]
     pub(crate) fn find(&self, hash: u64, limit: u64, key: Key<'_>) -> Option<usize> {
-        let found = self.places.find(hash, |index| {
-            self.replicas.get(*index).is_some_and(|replica| replica.whom.is(limit, key))
-        });
+        let found = self
+            .places
+            .find(hash, |index| self.replicas.get(*index).is_some_and(|replica| replica.whom.is(limit, key)));
         found.copied()
     }
 

@@ -186,8 +186,7 @@ impl Tracked {
             WhenStale::Shrink { part, of } => limit.share(part, of).ok(),
             WhenStale::GoOn | WhenStale::Deny => None,
         };
-        let stale_after =
-            terms.stale_after.unwrap_or_else(|| (terms.every * 10).max(Duration::from_secs(1)));
+        let stale_after = terms.stale_after.unwrap_or_else(|| (terms.every * 10).max(Duration::from_secs(1)));
         Some(Self {
             booking: Booking::of(limit)?,
             mode: terms.mode,

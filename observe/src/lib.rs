@@ -40,6 +40,9 @@
 //! | `tollgate_handover_lost_total` | counter | | how much it could not be told, in tokens |
 //! | `tollgate_exchange_seconds` | histogram | | how long exchanges of local and central state took |
 //! | `tollgate_exchanged_keys_total` | counter | | keys that were exchanged |
+//! | `tollgate_exchange_errors_total` | counter | `kind` | exchanges that the central store did not answer in full |
+//! | `tollgate_exchange_debt_tokens` | gauge | | how far below zero a key was at most at the last exchange |
+//! | `tollgate_exchange_silence_seconds` | gauge | | how long the central store has not answered |
 //! | `tollgate_store_call_seconds` | histogram | | how long calls of stores took, whether they failed or not |
 //! | `tollgate_store_errors_total` | counter | `kind` | calls of stores that failed |
 //!

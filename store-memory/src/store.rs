@@ -167,7 +167,7 @@ impl MemoryStore {
 
     /// Stores the state of a key that has no slot: in the table, or else in its shard.
     fn store_flow(&self, shard: &mut Shard, print: Fingerprint, state: FullAt, spilled: bool, now: Time) {
-        if !spilled && (state.at <= now || self.table.insert(print, state, now)) {
+        if !spilled && (state.at == Time::EPOCH || self.table.insert(print, state, now)) {
             shard.remove(print.whole());
             return;
         }

@@ -247,9 +247,12 @@ impl Table {
 
     /// Gives the key a slot: an empty one, or one whose state is past. The caller holds the lock of the
     /// key's shard and has found the key nowhere. `false` if every slot in reach is in use.
+    ///
+    /// A state that is past itself, which only a debit of the past makes, takes an empty slot at most: it need not be
+    /// remembered, and a slot's next owner must write larger words than the last one left.
     pub(crate) fn insert(&self, print: Fingerprint, state: FullAt, now: Time) -> bool {
-        debug_assert!(state.at > now, "a state that is past need not be stored");
         self.claim(print, state, now, |tag, word| tag == 0 && word == 0)
+            || state.at <= now
             || self.claim(print, state, now, |tag, word| tag != 0 && at(word) < now)
     }
 

@@ -164,10 +164,11 @@ local flow = {
       end
       return take(limit, body, view, part_of(ask.cost, there))
     elseif action == DEBIT then
-      -- A debit that belongs to the past has been partly refilled since, unless something was owed all along.
+      -- A debit that belongs to the past has been partly refilled since: from then on, or from when it would have been full.
       local from = view.used
       if not (view.present < view.used) then
-        from = units(limit, ask.instant and least(ask.instant, now) or now)
+        local booked = ask.instant and least(ask.instant, now) or now
+        from = units(limit, body and most(booked, least(body.at, now)) or booked)
       end
       return commit(limit, view, from + times(limit.token, of(ask.cost)), ask.cost, ZERO)
     elseif action == REFUND then

@@ -174,7 +174,7 @@ impl Flow {
         match ask.action {
             Action::Take { max_wait } => self.take_in(view, ask.cost, max_wait.map(nanos)),
             Action::TakeUpTo => self.take_up_to(view, ask.cost),
-            Action::Debit { at } => self.debit(view, ask.cost, at),
+            Action::Debit { at } => self.debit(view, state.at, ask.cost, at),
             Action::Refund { at } => self.refund(view, ask.cost, at),
             Action::Forget => {
                 let fresh = View { used: view.present, used_at: now.nanos(), ..view };
@@ -284,9 +284,10 @@ impl Flow {
         (decision, state)
     }
 
-    fn debit(&self, view: View, cost: u32, at: Option<Time>) -> (Decision, Option<FullAt>) {
-        // A debit that belongs to the past has been partly refilled since, unless something was owed all along.
-        let booked = at.map_or(view.now, |at| at.min(view.now));
+    fn debit(&self, view: View, full_at: Time, cost: u32, at: Option<Time>) -> (Decision, Option<FullAt>) {
+        // A debit that belongs to the past has been partly refilled since: from then on, or from when the bucket would have
+        // been full if that was later. So debits of the past add up, as far back as states are remembered.
+        let booked = at.map_or(view.now, |at| at.min(view.now)).max(full_at.min(view.now));
         let from = if view.used > view.present { view.used } else { self.pace.units(booked.nanos()) };
         self.commit(view, from.saturating_add(self.pace.tokens(u64::from(cost))), cost, 0)
     }

@@ -44,6 +44,18 @@ mod tests {
     }
 
     #[test]
+    fn debits_of_the_past_add_up() {
+        // Each was refilled by now if it had been alone; all of them together are four seconds' worth of two.
+        let mut bucket = Trying::new(Limit::per_second(10).burst(10));
+        let then = bucket.now();
+        bucket.advance(millis(2_000));
+        for debit in 1..=4 {
+            let told = bucket.debit_at(10, then);
+            assert_eq!(told.reset_after(), millis(1_000) * u32::max(debit, 2) - millis(2_000));
+        }
+    }
+
+    #[test]
     fn an_uneven_rate_does_not_drift() {
         // 700 million a second is 1.43 ns each: rounding either way would be off by a third.
         let mut bucket = Trying::new(Limit::per_second(700_000_000).burst(1));

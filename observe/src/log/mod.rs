@@ -104,9 +104,10 @@ impl<C: Clock> Observer for Log<C> {
             Event::HandedOver { keys, lost } => {
                 warn!(target: TARGET, keys, lost, "a part of what was consumed while the store was away is lost");
             }
-            Event::Exchanged { keys, took } => {
-                trace!(target: TARGET, keys, ?took, "local and central state were exchanged");
+            Event::Exchanged { keys, took, debt, error: None, .. } => {
+                trace!(target: TARGET, keys, ?took, debt, "local and central state were exchanged");
             }
+            Event::Exchanged { took, error: error @ Some(_), .. } => self.store_called(took, error),
             Event::StoreCalled { took, error } => self.store_called(took, error),
             // Events that are newer than this crate.
             _ => {}

@@ -30,6 +30,9 @@ pub struct Metrics {
     handover_lost: OnceLock<Counter>,
     exchange: OnceLock<Histogram>,
     exchanged_keys: OnceLock<Counter>,
+    exchange_errors: Chain<ErrorKind, Counter>,
+    exchange_debt: OnceLock<Gauge>,
+    exchange_silence: OnceLock<Gauge>,
     store_call: OnceLock<Histogram>,
     store_errors: Chain<ErrorKind, Counter>,
 }
@@ -55,6 +58,9 @@ impl Metrics {
             handover_lost: OnceLock::new(),
             exchange: OnceLock::new(),
             exchanged_keys: OnceLock::new(),
+            exchange_errors: Chain::default(),
+            exchange_debt: OnceLock::new(),
+            exchange_silence: OnceLock::new(),
             store_call: OnceLock::new(),
             store_errors: Chain::default(),
         }
@@ -134,9 +140,16 @@ impl Observer for Metrics {
             Event::FellBack { limit, reason, decision } => self.fell_back(limit, reason, decision.source()),
             Event::BreakerChanged { state } => self.breaker_changed(state),
             Event::HandedOver { keys, lost } => self.handed_over(keys, lost),
-            Event::Exchanged { keys, took } => {
+            Event::Exchanged { keys, took, debt, silent, error } => {
                 self.exchange.get_or_init(|| histogram!(names::EXCHANGE)).record(took);
                 self.exchanged_keys.get_or_init(|| counter!(names::EXCHANGED_KEYS)).increment(keys as u64);
+                #[expect(clippy::cast_precision_loss, reason = "a gauge")]
+                self.exchange_debt.get_or_init(|| gauge!(names::EXCHANGE_DEBT)).set(debt as f64);
+                self.exchange_silence.get_or_init(|| gauge!(names::EXCHANGE_SILENCE)).set(silent);
+                if let Some(kind) = error.map(tollgate_core::StoreError::kind) {
+                    let register = || counter!(names::EXCHANGE_ERRORS, "kind" => kind.as_str());
+                    self.exchange_errors.get(kind, register).increment(1);
+                }
             }
             Event::StoreCalled { took, error } => {
                 self.store_call.get_or_init(|| histogram!(names::STORE_CALL)).record(took);

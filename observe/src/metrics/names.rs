@@ -12,6 +12,9 @@ pub(super) const HANDED_OVER_KEYS: &str = "tollgate_handed_over_keys_total";
 pub(super) const HANDOVER_LOST: &str = "tollgate_handover_lost_total";
 pub(super) const EXCHANGE: &str = "tollgate_exchange_seconds";
 pub(super) const EXCHANGED_KEYS: &str = "tollgate_exchanged_keys_total";
+pub(super) const EXCHANGE_ERRORS: &str = "tollgate_exchange_errors_total";
+pub(super) const EXCHANGE_DEBT: &str = "tollgate_exchange_debt_tokens";
+pub(super) const EXCHANGE_SILENCE: &str = "tollgate_exchange_silence_seconds";
 pub(super) const STORE_CALL: &str = "tollgate_store_call_seconds";
 pub(super) const STORE_ERRORS: &str = "tollgate_store_errors_total";
 
@@ -30,6 +33,9 @@ pub(super) fn describe() {
     );
     describe_histogram!(EXCHANGE, Unit::Seconds, "How long exchanges of local and central state took.");
     describe_counter!(EXCHANGED_KEYS, "Keys whose local and central state were exchanged.");
+    describe_counter!(EXCHANGE_ERRORS, "Exchanges that the central store did not answer in full.");
+    describe_gauge!(EXCHANGE_DEBT, "How far below zero a key was at most at the last exchange, in tokens.");
+    describe_gauge!(EXCHANGE_SILENCE, Unit::Seconds, "How long the central store has not answered.");
     describe_histogram!(STORE_CALL, Unit::Seconds, "How long calls of stores took.");
     describe_counter!(STORE_ERRORS, "Calls of stores that failed.");
 }

@@ -102,9 +102,16 @@ fn handovers_add_up() {
 #[test]
 fn exchanges_are_timed_in_seconds() {
     let took = Duration::from_millis(250);
-    let told = after(&[Event::Exchanged { keys: 3, took }, Event::Exchanged { keys: 4, took }]);
+    let late = StoreError::new(ErrorKind::Timeout, "too late");
+    let told = after(&[
+        Event::Exchanged { keys: 3, took, debt: 9, silent: Duration::ZERO, error: None },
+        Event::Exchanged { keys: 4, took, debt: 2, silent: took, error: Some(&late) },
+    ]);
     assert_eq!(told.histogram("tollgate_exchange_seconds"), [0.25, 0.25]);
     assert_eq!(told.counter("tollgate_exchanged_keys_total"), 7);
+    assert_eq!(told.counter("tollgate_exchange_errors_total{kind=\"timeout\"}"), 1);
+    assert_eq!(told.gauge("tollgate_exchange_debt_tokens").to_string(), "2");
+    assert_eq!(told.gauge("tollgate_exchange_silence_seconds").to_string(), "0.25");
 }
 
 #[test]

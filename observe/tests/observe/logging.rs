@@ -61,6 +61,13 @@ fn what_gets_better_is_information() {
 }
 
 #[test]
+fn a_centre_that_does_not_answer_is_a_store_that_failed() {
+    let (took, error) = (Duration::from_millis(3), StoreError::new(ErrorKind::Timeout, "too late"));
+    let exchanged = Event::Exchanged { keys: 0, took, debt: 0, silent: took, error: Some(&error) };
+    assert_line(exchanged, Level::WARN, &["kind=\"timeout\"", "too late"]);
+}
+
+#[test]
 fn what_happens_all_the_time_is_for_debugging() {
     let no = refusing(Source::Store);
     let says = ["limit=\"api\"", "outcome=\"denied\"", "source=\"store\"", "1s"];
@@ -69,7 +76,8 @@ fn what_happens_all_the_time_is_for_debugging() {
     assert_line(Event::Decided { limit: "api", decision: &yes }, Level::TRACE, &["limit=\"api\"", "allowed"]);
     let took = Duration::from_millis(3);
     assert_line(Event::StoreCalled { took, error: None }, Level::TRACE, &["took=3ms"]);
-    assert_line(Event::Exchanged { keys: 9, took }, Level::TRACE, &["keys=9", "took=3ms"]);
+    let exchanged = Event::Exchanged { keys: 9, took, debt: 4, silent: Duration::ZERO, error: None };
+    assert_line(exchanged, Level::TRACE, &["keys=9", "took=3ms", "debt=4"]);
 }
 
 /// The numbers that the lines give, in order.

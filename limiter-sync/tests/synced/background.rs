@@ -1,0 +1,91 @@
+//! The task that exchanges by itself.
+
+use std::time::Duration;
+
+use tollgate_core::{Limit, ManualClock, Store};
+use tollgate_limiter_sync::Synced;
+
+use crate::fleet::{Fleet, Link, Node, WHO};
+
+/// Nodes with a task of their own.
+fn at_work(count: usize, with: impl Fn(Node) -> Node) -> Fleet {
+    let mut fleet = Fleet::of(0, |node| node);
+    let node = |_| with(Synced::with_clock(Link::to(&fleet.centre), fleet.clock.clone()));
+    fleet.nodes = (0..count).map(node).collect();
+    fleet
+}
+
+/// Lets everybody run until they wait for the clock again.
+async fn settled(clock: &ManualClock, tasks: usize) {
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    while clock.sleepers() < tasks {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn nodes_converge_within_two_intervals() {
+    let fleet = at_work(2, |node| node.every(Duration::from_millis(100)));
+    let limit = Limit::per_hour(10).build("api").expect("valid");
+    assert_eq!(fleet.passed(0, &limit, 6).await + fleet.passed(1, &limit, 2).await, 8);
+    settled(&fleet.clock, 2).await;
+    for _ in 0..24 {
+        fleet.advance(Duration::from_millis(10));
+        settled(&fleet.clock, 2).await;
+    }
+    for node in 0..2 {
+        assert_eq!(fleet.take(node, &limit, 0).await.remaining(), 2, "node {node}");
+    }
+}
+
+#[tokio::test]
+async fn each_limit_has_its_own_interval() {
+    let fleet = at_work(1, |node| {
+        node.every(Duration::from_millis(50)).terms_of("slow", |usual| usual.every(Duration::from_secs(60)))
+    });
+    let (fast, slow) = (Limit::per_hour(10).build("fast"), Limit::per_hour(10).build("slow"));
+    let (fast, slow) = (fast.expect("valid"), slow.expect("valid"));
+    assert_eq!(fleet.passed(0, &fast, 3).await + fleet.passed(0, &slow, 3).await, 6);
+    settled(&fleet.clock, 2).await;
+    let left = async |limit: &Limit| fleet.at_centre(limit).await.remaining();
+    // Its first exchange comes at a random moment of its interval.
+    let mut early = 0;
+    for _ in 0..12 {
+        fleet.advance(Duration::from_millis(10));
+        settled(&fleet.clock, 2).await;
+        early += usize::from(left(&slow).await == 7);
+    }
+    assert_eq!(left(&fast).await, 7);
+    assert!(early < 12, "a sixtieth of a second of a minute");
+    fleet.advance(Duration::from_secs(66));
+    settled(&fleet.clock, 2).await;
+    assert_eq!(left(&slow).await, 7);
+}
+
+#[tokio::test]
+async fn a_dropped_node_ends_its_task() {
+    let mut fleet = at_work(1, |node| node);
+    let limit = Limit::per_hour(10).fixed_window().build("api").expect("valid");
+    assert_eq!(fleet.passed(0, &limit, 4).await, 4);
+    settled(&fleet.clock, 1).await;
+    drop(fleet.nodes.pop());
+    while fleet.clock.sleepers() > 0 {
+        tokio::task::yield_now().await;
+    }
+    while fleet.at_centre(&limit).await.remaining() == 10 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(fleet.at_centre(&limit).await.remaining(), 6);
+}
+
+#[test]
+fn without_a_runtime_it_decides_all_the_same() {
+    let fleet = at_work(1, |node| node);
+    let limit = Limit::per_hour(10).build("api").expect("valid");
+    let charge = limit.charge(WHO);
+    let mut decided = std::pin::pin!(fleet.nodes[0].decide_one(&charge, &fleet.clock));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(decided.as_mut().poll(&mut context).is_ready());
+}

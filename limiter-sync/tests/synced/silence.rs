@@ -1,0 +1,78 @@
+//! What happens while the centre is silent.
+
+use std::time::Duration;
+
+use tollgate_core::{Limit, Source};
+use tollgate_limiter_sync::WhenStale;
+
+use crate::fleet::{Fleet, Way};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn limit() -> Limit {
+    Limit::per_second(10).build("api").expect("valid")
+}
+
+/// A node whose centre has been silent for so long.
+async fn silent_for(span: Duration, then: WhenStale) -> Fleet {
+    let fleet = Fleet::of(1, |node| node.every(Duration::from_millis(100)).when_stale(then));
+    assert_eq!(fleet.passed(0, &limit(), 1).await, 1);
+    fleet.nodes[0].store().set(Way::Closed);
+    assert!(fleet.nodes[0].exchange().await.is_err());
+    fleet.advance(span);
+    fleet
+}
+
+#[tokio::test]
+async fn a_short_silence_changes_nothing() {
+    for then in [WhenStale::GoOn, WhenStale::Deny, WhenStale::one_of(5)] {
+        let fleet = silent_for(SECOND, then).await;
+        let decision = fleet.take(0, &limit(), 1).await;
+        assert_eq!((decision.is_allowed(), decision.source()), (true, Source::Store), "{then:?}");
+        assert_eq!(fleet.nodes[0].insight().stale, 0);
+    }
+}
+
+#[tokio::test]
+async fn a_long_one_does_what_was_said() {
+    let long = SECOND + Duration::from_millis(1);
+    let fleet = silent_for(long, WhenStale::GoOn).await;
+    assert_eq!(fleet.passed(0, &limit(), 20).await, 10);
+    assert_eq!(fleet.take(0, &limit(), 0).await.source(), Source::Fallback);
+
+    let fleet = silent_for(long, WhenStale::one_of(5)).await;
+    assert_eq!(fleet.passed(0, &limit(), 20).await, 2, "a fifth");
+    assert_eq!(fleet.take(0, &limit(), 0).await.source(), Source::Fallback);
+
+    let fleet = silent_for(long, WhenStale::Deny).await;
+    let denial = fleet.take(0, &limit(), 1).await;
+    assert_eq!((denial.is_denied(), denial.source()), (true, Source::Policy));
+    assert_eq!(denial.retry_after(), Some(Duration::from_millis(100)), "the next exchange");
+    let insight = fleet.nodes[0].insight();
+    assert_eq!((insight.stale, insight.silent, insight.failed), (1, long, 1));
+}
+
+#[tokio::test]
+async fn the_centre_is_back_as_soon_as_it_answers() {
+    let fleet = silent_for(10 * SECOND, WhenStale::Deny).await;
+    assert!(fleet.take(0, &limit(), 1).await.is_denied());
+    fleet.nodes[0].store().set(Way::Open);
+    fleet.nodes[0].exchange().await.expect("it answers");
+    let decision = fleet.take(0, &limit(), 1).await;
+    assert_eq!((decision.is_allowed(), decision.source()), (true, Source::Store));
+    assert_eq!(fleet.nodes[0].insight().silent, Duration::ZERO);
+}
+
+#[tokio::test]
+async fn each_limit_has_its_own_way() {
+    let login = Limit::per_second(10).build("login").expect("valid");
+    let fleet = Fleet::of(1, |node| {
+        node.terms_of("login", |usual| usual.when_stale(WhenStale::Deny).stale_after(SECOND / 2))
+    });
+    assert_eq!(fleet.passed(0, &limit(), 1).await + fleet.passed(0, &login, 1).await, 2);
+    fleet.nodes[0].store().set(Way::Closed);
+    assert!(fleet.nodes[0].exchange().await.is_err());
+    fleet.advance(SECOND);
+    assert!(fleet.take(0, &limit(), 1).await.is_allowed());
+    assert!(fleet.take(0, &login, 1).await.is_denied());
+}
