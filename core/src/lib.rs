@@ -64,5 +64,7 @@ pub use owned::{OwnedCharge, OwnedKey, OwnedRequest};
 pub use settle::{settle, slots};
 pub use spread::{Part, Places, decide_in_places};
 pub use state::{Snapshot, State};
-pub use store::{AnyStore, DynStore, Export, ImmediateStore, Run, RunVerdict, Store, decide_one_by_one};
+pub use store::{
+    AnyStore, DynStore, Export, ImmediateStore, Run, RunVerdict, Store, book_and_export, decide_one_by_one,
+};
 pub use time::Time;

@@ -120,6 +120,16 @@ impl State {
         if takes && ask.cost == 0 {
             return self.look(limit, now, ask);
         }
+        if ask.cost == 0 && matches!(ask.action, Action::Debit { .. }) {
+            // A debit of nothing changes nothing, and is never refused as a look may be.
+            return self.clone().change(limit, now, ask);
+        }
+        self.change(limit, now, ask)
+    }
+
+    #[inline]
+    fn change(&mut self, limit: &Limit, now: Time, ask: &Ask) -> Decision {
+        let takes = matches!(ask.action, Action::Take { .. } | Action::TakeUpTo);
         if self.has_ended(now) {
             *self = Self::default();
         }

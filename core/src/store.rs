@@ -132,17 +132,24 @@ pub trait Store: Send + Sync {
         request: Request<'_>,
         now: Time,
     ) -> impl Future<Output = Result<Vec<Export>, StoreError>> + Send {
-        async move {
-            let _ = self.decide(request, now).await?;
-            let mut states = Vec::with_capacity(request.charges().len());
-            for charge in request.charges() {
-                let export = self.export(charge.limit(), charge.key(), now).await;
-                // It is booked by now.
-                states.push(export.map_err(StoreError::with_unknown_effect)?);
-            }
-            Ok(states)
-        }
+        book_and_export(self, request, now)
     }
+}
+
+/// Answers an [`exchange`](Store::exchange) by a [`decide`](Store::decide), and one [`export`](Store::export) after the other.
+pub async fn book_and_export<S: Store + ?Sized>(
+    store: &S,
+    request: Request<'_>,
+    now: Time,
+) -> Result<Vec<Export>, StoreError> {
+    let _ = store.decide(request, now).await?;
+    let mut states = Vec::with_capacity(request.charges().len());
+    for charge in request.charges() {
+        let export = store.export(charge.limit(), charge.key(), now).await;
+        // It is booked by now.
+        states.push(export.map_err(StoreError::with_unknown_effect)?);
+    }
+    Ok(states)
 }
 
 /// Answers a batch by one [`decide`](Store::decide) after the other.

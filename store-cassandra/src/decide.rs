@@ -1,7 +1,7 @@
 //! Runs of requests on the rows of one entity.
 
 use tollgate_core::{
-    Action, AlgorithmKind, Charge, ErrorKind, Limit, OperationId, Request, Run, RunVerdict, State,
+    Action, AlgorithmKind, Charge, ErrorKind, Export, Limit, OperationId, Request, Run, RunVerdict, State,
     StoreError, Time, Verdict, slots,
 };
 
@@ -62,6 +62,27 @@ pub(crate) async fn decide(
         Ok(answers) => answers,
         Err(error) => runs.iter().map(|_| Err(error.clone())).collect(),
     }
+}
+
+/// Executes a run of one entity, and says what is there afterwards, by one transaction.
+pub(crate) async fn exchange(
+    inner: &Inner,
+    partition: &[u8],
+    run: &Run<'_>,
+    now: Time,
+) -> Result<Vec<Export>, StoreError> {
+    let charges = run.request().charges();
+    let limits = distinct(charges.iter().map(Charge::limit));
+    let step = |rows: &mut Rows<'_>| {
+        decide_run(rows, run, now)?;
+        let told = charges.iter().map(|charge| {
+            let state = &rows.of(charge.limit())?.state;
+            let state = (!state.is_fresh(now)).then(|| state.snapshot(charge.limit()));
+            Ok(Export { state, at: now })
+        });
+        told.collect()
+    };
+    change(inner, partition, &limits, now, step).await?
 }
 
 /// Gives back what a part of a request was granted. If it has a name, that is forgotten in the same transaction, and what is

@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tollgate_core::{
     Capability, Charge, ErrorKind, Export, Key, Limit, OperationMemory, OwnedRequest, Places, Request, Run,
-    RunVerdict, Snapshot, State, Store, StoreError, Time, Verdict,
+    RunVerdict, Snapshot, State, Store, StoreError, Time, Verdict, book_and_export,
 };
 
 use crate::cache::LastSeen;
@@ -189,5 +189,15 @@ impl Store for CassandraStore {
             Ok(())
         };
         Box::pin(change(&self.inner, &partition, &[limit], now, merge)).await?
+    }
+
+    /// What is booked for one entity is one transaction, which knows what it makes of the rows.
+    async fn exchange(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
+        let run = Run::new(request, 1);
+        decide::refuse(&run)?;
+        match common_partition(request) {
+            Some(partition) => Box::pin(decide::exchange(&self.inner, &partition, &run, now)).await,
+            None => Box::pin(book_and_export(self, request, now)).await,
+        }
     }
 }

@@ -1,8 +1,9 @@
 -- Decides the runs of one call, in order, each all or nothing: what core's State and settle do, on what the server has.
 --
 -- KEYS[i]  the states that the call touches, and the operations that it names
--- ARGV[1]  '>I2I6 I4 I4 I2 I2'  the caller's time (all ones: the server's own), the margin of a time-to-live and how long an
---                               operation is remembered in milliseconds, how many limits and how many runs follow
+-- ARGV[1]  '>I2I6 I4 I4 I2 I2 B'  the caller's time (all ones: the server's own), the margin of a time-to-live and how long an
+--                               operation is remembered in milliseconds, how many limits and how many runs follow, and
+--                               whether states are told instead of decisions (of one run)
 --          a limit:  '>B B I4 I4 I2 I2I6 I2I6 B'  kind, flags, count, capacity, digest, period, block time, and how many
 --                               words of its algorithm follow, each '>I2I6'
 --          a run:    '>I2 I4 I2'  the key of its operation (0: none), how often, how many charges follow
@@ -10,7 +11,8 @@
 --                               longest wait, lease
 -- reply    '>I2I6' the time of the decisions, then for each run a byte: 0, and every decision of every repetition as
 --          '>B I4 B I2I6 I2I6 I2I6' (outcome, granted, whether left is negative, left, wait, reset);
---          or 1, and what is wrong as '>I2' bytes
+--          or 1, and what is wrong as '>I2' bytes;
+--          if states are told, 0 without decisions, and then the value of each state as '>I4' bytes
 
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
 -- The flag of a limit that blocks whom it denies; the others are the algorithm's own.
@@ -24,8 +26,9 @@ local function word()
 end
 
 local now = word()
-local margin, memory, limit_count, run_count
-margin, memory, limit_count, run_count, at = unpack('>I4I4I2I2', input, at)
+local margin, memory, limit_count, run_count, exchanges
+margin, memory, limit_count, run_count, exchanges, at = unpack('>I4I4I2I2B', input, at)
+exchanges = exchanges == 1
 if END_OF_TIME < now then
   local time = call('TIME')
   now = instant_of(time[1] + 0, time[2] * 1000)
@@ -100,6 +103,7 @@ local function answer(limit, state, ask)
   if takes and ask.cost == 0 then
     return look(limit, state, ask), state
   end
+  local before = state
   if ended(limit, state) then
     state = FRESH
   end
@@ -116,8 +120,11 @@ local function answer(limit, state, ask)
   end
   local blocked = ask.action == FORGET and ZERO or state.blocked
   local decision, body = limit.rules.decide(limit, state.body, now, ask)
+  local nothing = ask.action == DEBIT and ask.cost == 0
   if blocked <= now then
-    if limit.rules.is_flow and body == state.body and blocked == state.blocked then
+    if nothing then
+      return decision, before
+    elseif limit.rules.is_flow and body == state.body and blocked == state.blocked then
       return decision, state
     end
     return decision, { body = body, blocked = blocked, fresh = least(now + decision.reset, END_OF_TIME) }
@@ -125,7 +132,7 @@ local function answer(limit, state, ask)
   -- A block that goes on is a part of the state.
   decision = with(decision, decision.outcome, decision.wait)
   decision.reset = most(decision.reset, blocked - now)
-  return decision, ending(limit, body, blocked)
+  return decision, nothing and before or ending(limit, body, blocked)
 end
 
 -- A denial that this limit itself caused: it may count, and it may block.
@@ -275,7 +282,7 @@ local function decide(charges, times_over)
   for _ = 1, times_over do
     local decisions, refused = settle(charges)
     took = took or not refused
-    for _, told in ipairs(decisions) do
+    for _, told in ipairs(exchanges and {} or decisions) do
       parts[#parts + 1] = pack('>BI4BI2I6I2I6I2I6', told.outcome, told.granted, told.minus and 1 or 0, told.left[1], told.left[2],
         told.wait[1], told.wait[2], told.reset[1], told.reset[2])
     end
@@ -310,6 +317,8 @@ end
 local function repeated(known, decisions)
   if known.err then
     return failure(known)
+  elseif exchanges then
+    return '\0'
   elseif #known ~= 1 + 30 * decisions then
     return failure('TOLLGATE the operation id was used for another request')
   end
@@ -317,8 +326,9 @@ local function repeated(known, decisions)
 end
 
 local reply, operations = { pack('>I2I6', now[1], now[2]) }, {}
+local operation = 0
 for i = 1, run_count do
-  local operation, times_over, count
+  local times_over, count
   operation, times_over, count, at = unpack('>I2I4I2', input, at)
   local charges = read_charges(count)
   local known = operation > 0 and (operations[operation] or redis.pcall('GET', KEYS[operation]))
@@ -337,5 +347,13 @@ for key in pairs(loaded) do
 end
 for operation, answered in pairs(operations) do
   call('SET', KEYS[operation], answered, 'PX', memory)
+end
+if exchanges and reply[2] == '\0' then
+  for key, name in ipairs(KEYS) do
+    if key ~= operation then
+      local text = call('GET', name) or ''
+      reply[#reply + 1] = pack('>I4', #text) .. text
+    end
+  end
 end
 return table.concat(reply)

@@ -19,6 +19,15 @@ const BLOCKS: u8 = 128;
 
 /// The call for any runs.
 pub(crate) fn call(runs: &[Run<'_>], names: &Names, settings: &Settings, now: Time) -> Call {
+    write(runs, names, settings, now, false)
+}
+
+/// The call that executes a run, and tells the states of its keys instead of its decisions.
+pub(crate) fn exchange(run: &Run<'_>, names: &Names, settings: &Settings, now: Time) -> Call {
+    write(std::slice::from_ref(run), names, settings, now, true)
+}
+
+fn write(runs: &[Run<'_>], names: &Names, settings: &Settings, now: Time, exchange: bool) -> Call {
     let mut call = Writer { names, keys: Vec::new(), limits: Vec::new(), input: Vec::new() };
     for run in runs {
         call.run(run);
@@ -27,9 +36,11 @@ pub(crate) fn call(runs: &[Run<'_>], names: &Names, settings: &Settings, now: Ti
     let mut input = Vec::with_capacity(16 + 64 * call.limits.len() + call.input.len());
     word(&mut input, settings.counts(now).map_or(OWN_CLOCK, Time::nanos));
     input.extend_from_slice(&settings.margin_millis().to_be_bytes());
-    input.extend_from_slice(&settings.memory_millis().to_be_bytes());
+    let memory = if exchange { settings.exchange_memory_millis() } else { settings.memory_millis() };
+    input.extend_from_slice(&memory.to_be_bytes());
     short(&mut input, call.limits.len());
     short(&mut input, runs.len());
+    input.push(exchange.into());
     for limit in &call.limits {
         needs.add(limit.kind());
         write_limit(&mut input, limit);

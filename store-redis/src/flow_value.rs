@@ -19,7 +19,7 @@ pub(crate) fn double(number: u64) -> [u8; 8] {
 
 /// `None` if it is no whole number below 2^53.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "looked at before")]
-fn whole(bytes: [u8; 8]) -> Option<u64> {
+pub(crate) fn whole(bytes: [u8; 8]) -> Option<u64> {
     let number = f64::from_le_bytes(bytes);
     ((0.0..9_007_199_254_740_992.0).contains(&number) && number.fract() == 0.0).then_some(number as u64)
 }

@@ -51,17 +51,19 @@
 //!
 //! - `config`, `url`: what users say; `store`: the seam
 //! - `take`, `decide`: requests to script calls and back; `scripts/*.lua`: what runs on the server
-//! - `spread`: requests over several places; `snapshot`: export and merge
+//! - `spread`: requests over several places; `snapshot`: export and merge; `exchange`: booking and export in one call
 //! - `topology`: which server a key lives on; `server`, `lane`: its connections; `error`: what goes wrong there
-//! - `key`, `script`, `call`, `reply`, `flow_value`, `settings`: what these are made of
+//! - `key`, `script`, `call`, `reply`, `plain`, `flow_value`, `settings`: what these are made of
 
 mod call;
 mod config;
 mod decide;
 mod error;
+mod exchange;
 mod flow_value;
 mod key;
 mod lane;
+mod plain;
 mod reply;
 mod script;
 mod server;

@@ -91,6 +91,8 @@ scripts! {
     check = "../scripts/check.lua";
     /// The script for plain takes from buckets.
     take = "../scripts/take.lua";
+    /// The script that books debits on buckets, and tells what is there.
+    book = "../scripts/book.lua";
     /// The script that reads a state as it is.
     export = "../scripts/export.lua";
     /// The script that replaces a state that nobody has changed meanwhile.

@@ -25,6 +25,12 @@ impl Settings {
     pub(crate) fn memory_millis(&self) -> u32 {
         millis(self.memory).max(1)
     }
+
+    /// How long an exchange is remembered: whoever was cut off comes back with what it could not tell, much later than a
+    /// caller that waits for an answer.
+    pub(crate) fn exchange_memory_millis(&self) -> u32 {
+        self.memory_millis().saturating_mul(10)
+    }
 }
 
 fn millis(span: Duration) -> u32 {

@@ -113,7 +113,7 @@ fn replacement(inner: &Inner, limit: &Limit, key: Key<'_>, found: &Found, state:
 }
 
 /// The words of a stored state, and from when on it equals a fresh one.
-fn words(limit: &Limit, raw: &[u8]) -> Option<(Vec<u64>, Time)> {
+pub(crate) fn words(limit: &Limit, raw: &[u8]) -> Option<(Vec<u64>, Time)> {
     match limit.kind() {
         AlgorithmKind::Concurrency => lease_words(raw),
         AlgorithmKind::SlidingLog => log_words(raw),

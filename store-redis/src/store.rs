@@ -9,14 +9,14 @@ use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tollgate_core::{
     Capability, Charge, Clock, Decision, ErrorKind, Export, Key, Limit, OperationMemory, OwnedRequest,
-    Places, Request, Run, RunVerdict, Snapshot, Store, StoreError, Time, Verdict,
+    Places, Request, Run, RunVerdict, Snapshot, Store, StoreError, Time, Verdict, book_and_export,
 };
 
 use crate::key::Names;
 use crate::server::in_future;
 use crate::settings::Settings;
 use crate::topology::{Place, Topology};
-use crate::{Config, decide, error, snapshot, spread, take};
+use crate::{Config, decide, error, exchange, snapshot, spread, take};
 
 /// Charges that go to a server in one call: enough to make its price per charge small, and few enough not to
 /// hold the server up for more than a millisecond or two.
@@ -264,5 +264,14 @@ impl Store for RedisStore {
         now: Time,
     ) -> Result<(), StoreError> {
         snapshot::merge(&self.inner, limit, key, snapshot, now).await
+    }
+
+    async fn exchange(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
+        refuse(request)?;
+        let place = self.inner.common_place(request.charges());
+        match place.filter(|_| request.charges().iter().all(exchange::can_tell)) {
+            Some(place) => boxed(exchange::at(&self.inner, place, request, now)).await,
+            None => boxed(book_and_export(self, request, now)).await,
+        }
     }
 }

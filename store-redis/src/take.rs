@@ -4,80 +4,45 @@ use std::collections::HashSet;
 
 use redis::Value;
 use tollgate_core::{
-    Action, AlgorithmKind, Charge, Decision, FullAt, Limit, Request, Run, RunVerdict, State, StoreError, Time,
+    Action, Charge, Decision, FullAt, Limit, Request, Run, RunVerdict, State, StoreError, Time,
 };
 
 use crate::call::Call;
 use crate::error;
-use crate::flow_value::{self, double, numbers_mark};
+use crate::flow_value::{self, double};
 use crate::key::Names;
+use crate::plain::{Bucket, EXACT, ends_in_time, with_time};
 use crate::script;
 use crate::settings::Settings;
-
-/// Spans below this are exact in a Lua number, and so is any sum of a few of them.
-const EXACT: u64 = 1 << 51;
 
 /// What the scripts are told of a charge.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Plain {
     cost: u64,
-    room: u64,
-    period: u64,
-    excess: u64,
-    mark: u64,
+    bucket: Bucket,
 }
 
 impl Plain {
     /// `None` if the charge is not one for the short scripts.
     fn of(charge: &Charge<'_>) -> Option<Self> {
-        let limit = charge.limit();
-        let fits = matches!(
-            limit.kind(),
-            AlgorithmKind::TokenBucket | AlgorithmKind::LeakyMeter | AlgorithmKind::Gcra
-        );
-        let takes = matches!(charge.get_action(), Action::Take { max_wait: None });
         let cost = charge.get_cost();
-        if !fits || !takes || cost == 0 || cost > limit.capacity() {
+        let takes = matches!(charge.get_action(), Action::Take { max_wait: None });
+        if !takes || cost == 0 || cost > charge.limit().capacity() {
             return None;
         }
-        // None if the limit blocks.
-        let flow = limit.as_flow()?;
-        let (count, period) = (flow.count(), flow.period());
-        let (token, excess) = (period / count, period % count);
-        let room = token.checked_mul(limit.capacity().into()).filter(|room| *room < EXACT)?;
-        // An uneven rate counts from the begin of the period, and multiplies by what a period is too long.
-        let narrow = excess == 0
-            || (period < EXACT
-                && period.is_multiple_of(1_000_000_000)
-                && period.checked_mul(excess).is_some_and(|product| product < EXACT));
-        let (cost, mark) = (token * u64::from(cost), numbers_mark(flow.digest()));
-        narrow.then_some(Self { cost, room, period, excess, mark })
+        let bucket = Bucket::of(charge.limit())?;
+        Some(Self { cost: bucket.token * u64::from(cost), bucket })
     }
 
     fn write(&self, input: &mut Vec<u8>) {
-        let mut mark = double(self.mark);
-        if self.excess > 0 {
-            // Negative: the sign is the highest bit.
-            mark[7] |= 0x80;
-        }
-        for number in [double(self.cost), double(self.room), mark] {
-            input.extend_from_slice(&number);
-        }
-        if self.excess > 0 {
-            input.extend_from_slice(&double(self.period));
-            input.extend_from_slice(&double(self.excess));
-        }
+        input.extend_from_slice(&double(self.cost));
+        self.bucket.write(input);
     }
 }
 
-fn any_twice(keys: &[Vec<u8>]) -> bool {
+pub(crate) fn any_twice(keys: &[Vec<u8>]) -> bool {
     let mut seen = HashSet::with_capacity(keys.len());
     keys.len() > 1 && !keys.iter().all(|key| seen.insert(key))
-}
-
-/// The short scripts do not look at the end of time.
-fn ends_in_time(settings: &Settings, now: Time) -> bool {
-    settings.counts(now).is_none_or(|now| now.nanos() < Time::MAX.nanos() - 2 * EXACT)
 }
 
 /// Whether all of it can go through the short scripts.
@@ -130,15 +95,6 @@ pub(crate) fn call(runs: &[Run<'_>], names: &Names, settings: &Settings, now: Ti
     Call { script: script::take(), keys, arguments: with_time(input, settings, now), repeatable: false }
 }
 
-/// What a short script is told, and the time if it is the caller's that counts.
-fn with_time(input: Vec<u8>, settings: &Settings, now: Time) -> Vec<Vec<u8>> {
-    let mut arguments = vec![input];
-    if let Some(now) = settings.counts(now) {
-        arguments.push([double(now.nanos() / 1_000), double(now.nanos() % 1_000)].concat());
-    }
-    arguments
-}
-
 /// What became of each run.
 pub(crate) fn verdicts(runs: &[Run<'_>], reply: &Value, server: &str) -> Vec<Result<RunVerdict, StoreError>> {
     let read = || {
@@ -186,9 +142,9 @@ fn found(told: &Value, limit: &Limit, now: Time) -> Option<Result<State, StoreEr
 
 /// The call for a single charge that nobody needs the time of; `None` if it is not one for the shortest script.
 pub(crate) fn single(charge: &Charge<'_>, names: &Names, settings: &Settings, now: Time) -> Option<Call> {
-    let plain = Plain::of(charge).filter(|plain| plain.excess == 0 && ends_in_time(settings, now))?;
+    let plain = Plain::of(charge).filter(|plain| plain.bucket.excess == 0 && ends_in_time(settings, now))?;
     let margin = settings.margin_millis().into();
-    let input = [plain.cost, plain.room, margin, plain.mark].map(double).concat();
+    let input = [plain.cost, plain.bucket.room, margin, plain.bucket.mark()].map(double).concat();
     let (keys, arguments) = (vec![names.state(charge)], with_time(input, settings, now));
     Some(Call { script: script::check(), keys, arguments, repeatable: false })
 }

@@ -6,6 +6,7 @@ mod callers;
 mod change;
 mod clock;
 mod debit;
+mod exchange;
 mod expiry;
 mod forget;
 mod keys;
@@ -92,6 +93,7 @@ pub(crate) fn all<S: Store + 'static>(replay_steps: usize) -> Vec<Planned<S>> {
     change::plan(plan.needing(EXACT));
     clock::plan(plan.needing(EXACT));
     debit::plan(plan.needing(EXACT));
+    exchange::plan(plan.needing(EXACT));
     expiry::plan(plan.needing(SNAPSHOTS));
     forget::plan(plan.needing(NOTHING));
     keys::plan(plan.needing(NOTHING));

@@ -289,7 +289,9 @@ impl Flow {
         // been full if that was later. So debits of the past add up, as far back as states are remembered.
         let booked = at.map_or(view.now, |at| at.min(view.now)).max(full_at.min(view.now));
         let from = if view.used > view.present { view.used } else { self.pace.units(booked.nanos()) };
-        self.commit(view, from.saturating_add(self.pace.tokens(u64::from(cost))), cost, 0)
+        let end = from.saturating_add(self.pace.tokens(u64::from(cost)));
+        let (decision, state) = self.commit(view, end, cost, 0);
+        (decision, state.filter(|_| cost > 0))
     }
 
     fn refund(&self, view: View, cost: u32, at: Option<Time>) -> (Decision, Option<FullAt>) {

@@ -112,5 +112,5 @@ pub(crate) fn run<T: Subject>(subject: impl Fn() -> T, all: bool) -> ExitCode {
 
 /// Limits that change their numbers while nobody tells the centre, and traces that do so.
 fn is_about_change(trial: &str) -> bool {
-    trial.starts_with("live_change") || trial.starts_with("replay")
+    ["live_change", "replay", "exchange::"].iter().any(|behaviour| trial.starts_with(behaviour))
 }

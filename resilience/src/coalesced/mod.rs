@@ -197,6 +197,14 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Coalesced<S, C> {
     ) -> impl Future<Output = Result<(), StoreError>> + Send {
         self.shared.store.merge(limit, key, snapshot, now)
     }
+
+    fn exchange(
+        &self,
+        request: Request<'_>,
+        now: Time,
+    ) -> impl Future<Output = Result<Vec<Export>, StoreError>> + Send {
+        self.shared.store.exchange(request, now)
+    }
 }
 
 #[expect(clippy::needless_pass_by_value, reason = "what a caller does with its verdict")]

@@ -440,6 +440,13 @@ impl<S: Store + 'static> Store for Guarded<S> {
         let merge = || self.store().merge(limit, key, snapshot, now);
         self.ask(probe, || now, merge).await.map_err(Trouble::into_error)
     }
+
+    /// No policy can book anything: whoever exchanges keeps it for the next time.
+    async fn exchange(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
+        let probe = self.leave(|| now).map_err(Trouble::into_error)?;
+        let exchange = || self.store().exchange(request, now);
+        self.ask(probe, || now, exchange).await.map_err(Trouble::into_error)
+    }
 }
 
 /// A store that never waits can still have a bug.

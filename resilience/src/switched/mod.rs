@@ -213,6 +213,11 @@ impl<S: Store> Store for Switched<S> {
     ) -> Result<(), StoreError> {
         self.store.merge(limit, key, snapshot, now).await
     }
+
+    /// What was granted elsewhere counts, whatever the switches say now.
+    async fn exchange(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
+        self.store.exchange(request, now).await
+    }
 }
 
 impl<S: ImmediateStore> ImmediateStore for Switched<S> {
