@@ -25,6 +25,11 @@
 //! layout of its own.
 //!
 //! Of `cassandra`, Tollgate's store on Cassandra: `cassandra`, with a layout of its own.
+//!
+//! Of `sync`, decisions that are made here and exchanged: `sync`, with a layout of its own.
+//!
+//! Of `sync-sim`, nodes that decide by themselves and exchange, on virtual time: `sync_sim`, with a layout of
+//! its own.
 
 mod alloc;
 mod cassandra;
@@ -39,8 +44,11 @@ mod redis;
 mod report;
 mod resilience;
 mod subject;
+mod sync;
+mod sync_sim;
 mod tollgate;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -51,6 +59,8 @@ usage: tollgate-bench memory [--rounds N] [--quick]
        tollgate-bench redis [--rounds N] [--quick] [--server URL]
        tollgate-bench resilience [--rounds N] [--quick]
        tollgate-bench cassandra [--rounds N] [--quick] [URL]
+       tollgate-bench sync [--rounds N] [--quick] [--cassandra]
+       tollgate-bench sync-sim [--quick] [--out DIR]
 
   memory        compare the limiters that keep their state in this process
   redis         compare the limiters that keep their state in Redis
@@ -60,16 +70,24 @@ usage: tollgate-bench memory [--rounds N] [--quick]
                 with itself in several processes; on a node that is started for the run, or on
                 the one at URL, cassandra://HOST:PORT, which should have nothing else to do;
                 its keyspace `tollgate_bench` is made anew and removed at the end
+  sync          compare local decisions with the memory store, with a peer's and with checks on Redis;
+                what exchanges cost, and how near a fleet under overload stays to its limit
+  sync-sim      simulate nodes that decide by themselves and exchange with a centre every so often:
+                how far they go beyond the limit, and how much of it they use
   --rounds N    rounds per workload (7; 3 with --quick)
   --quick       a short run, to see that everything works; its figures are rough
   --server URL  not a redis-server started for the run, but this one, which should have nothing
-                else to do; all keys contain `tollgate-bench-` and are removed at the end";
+                else to do; all keys contain `tollgate-bench-` and are removed at the end
+  --cassandra   exchange with a Cassandra node as well, which is started for the run
+  --out DIR     where the pictures go (target/sync-sim)";
 
 enum Command {
     Memory(Plan),
     Redis(Plan, Option<String>),
     Resilience(Plan),
+    Sync { plan: Plan, cassandra: bool },
     Cassandra(Plan, Option<String>),
+    SyncSim { quick: bool, out: PathBuf },
     Contender { url: String, key: String, cold: bool, span: Duration },
 }
 
@@ -82,7 +100,9 @@ fn main() -> ExitCode {
         Command::Memory(plan) => memory::run(plan),
         Command::Redis(plan, server) => redis::run(plan, server),
         Command::Resilience(plan) => resilience::run(plan),
+        Command::Sync { plan, cassandra } => sync::run(plan, cassandra),
         Command::Cassandra(plan, server) => cassandra::run(plan, server),
+        Command::SyncSim { quick, out } => sync_sim::run(quick, &out),
         Command::Contender { url, key, cold, span } => cassandra::contention::contend(&url, &key, cold, span),
     };
     match done {
@@ -103,11 +123,14 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
         let span = Duration::from_millis(arguments.next()?.parse().ok()?);
         return Some(Command::Contender { url, key, cold, span });
     }
-    let (mut rounds, mut quick, mut server) = (None, false, None);
+    let (mut rounds, mut quick, mut cassandra, mut server, mut out) = (None, false, false, None, None);
+    let simulated = subcommand == "sync-sim";
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            "--rounds" => rounds = Some(arguments.next()?.parse().ok().filter(|&n| n > 0)?),
+            "--rounds" if !simulated => rounds = Some(arguments.next()?.parse().ok().filter(|&n| n > 0)?),
             "--quick" => quick = true,
+            "--cassandra" if subcommand == "sync" => cassandra = true,
+            "--out" if simulated => out = Some(arguments.next()?),
             "--server" if subcommand == "redis" => server = Some(arguments.next()?),
             url if subcommand == "cassandra" && url.starts_with("cassandra://") => server = Some(argument),
             _ => return None,
@@ -118,7 +141,11 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
         "memory" => Some(Command::Memory(plan)),
         "redis" => Some(Command::Redis(plan, server)),
         "resilience" => Some(Command::Resilience(plan)),
+        "sync" => Some(Command::Sync { plan, cassandra }),
         "cassandra" => Some(Command::Cassandra(plan, server)),
+        "sync-sim" => {
+            Some(Command::SyncSim { quick, out: out.unwrap_or_else(|| "target/sync-sim".to_owned()).into() })
+        }
         _ => None,
     }
 }

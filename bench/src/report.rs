@@ -24,7 +24,7 @@ impl Findings {
         self.0.insert((subject, column), finding);
     }
 
-    fn figure(&self, subject: &'static str, column: &str) -> Option<f64> {
+    pub fn figure(&self, subject: &'static str, column: &str) -> Option<f64> {
         match self.0.get(&(subject, column.to_owned()))? {
             Finding::Figure { value, .. } => Some(*value),
             Finding::Cannot(_) => None,
@@ -58,16 +58,7 @@ impl Findings {
             }
             lines.push(line);
         }
-        let widths: Vec<usize> = (0..=columns.len())
-            .map(|column| lines.iter().map(|line| line[column].len()).max().unwrap_or(0))
-            .collect();
-        for line in lines {
-            print!("{:<width$}", line[0], width = widths[0]);
-            for (cell, width) in line.iter().zip(&widths).skip(1) {
-                print!("  {cell:>width$}");
-            }
-            println!();
-        }
+        print_aligned(&lines);
     }
 
     /// What follows the tables: what has to be said about them, and the claims.
@@ -112,6 +103,20 @@ impl Findings {
             Kind::Added => ours - theirs,
             Kind::Itself => ours,
         })
+    }
+}
+
+/// Lines of cells below each other; the first column to the left, the others to the right.
+pub fn print_aligned(lines: &[Vec<String>]) {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let wide = |column: usize| lines.iter().filter_map(move |line| line.get(column)?.chars().count().into());
+    let widths: Vec<usize> = (0..columns).map(|column| wide(column).max().unwrap_or(0)).collect();
+    for line in lines {
+        print!("{:<width$}", line[0], width = widths[0]);
+        for (cell, width) in line.iter().zip(&widths).skip(1) {
+            print!("  {cell:>width$}");
+        }
+        println!();
     }
 }
 

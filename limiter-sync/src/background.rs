@@ -1,6 +1,5 @@
 //! The task that exchanges, and what happens when an instance goes.
 
-use std::future::Future;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -73,15 +72,13 @@ impl<S: Store + 'static, C: Timer + 'static> Drop for Running<S, C> {
 
 impl<S: Store, C: Timer> Shared<S, C> {
     /// Exchanges for ever, at an interval.
-    fn beat(&self, beat: usize, interval: Duration) -> impl Future<Output = ()> + Send {
-        async move {
-            // Nodes that start together do not come together.
-            self.clock.sleep(interval.mul_f64(fastrand::f64())).await;
-            loop {
-                // What was not answered stays due, is counted, and the observer has heard of it.
-                let _ = self.exchange(beat, false).await;
-                self.clock.sleep(jittered(interval)).await;
-            }
+    async fn beat(&self, beat: usize, interval: Duration) {
+        // Nodes that start together do not come together.
+        self.clock.sleep(interval.mul_f64(fastrand::f64())).await;
+        loop {
+            // What was not answered stays due, is counted, and the observer has heard of it.
+            let _ = self.exchange(beat, false).await;
+            self.clock.sleep(jittered(interval)).await;
         }
     }
 

@@ -1,27 +1,77 @@
 //! A copy of a key's state, by which checks are decided here: what the centre had at the last exchange, and what was granted
 //! since.
 
-use tollgate_core::{Action, Charge, Decision, Outcome, RawDecision, Source, State, Time};
+use tollgate_core::{
+    Action, Charge, Decision, Flow, FullAt, Outcome, PlainTake, RawDecision, Source, State, Time,
+};
 
-use crate::owed::{Booking, Owed};
-use crate::share::Share;
+use crate::owed::{Booking, Entry, Owed};
+use crate::share::{News, Share};
 use crate::terms::{Tracked, WhenStale};
+
+/// After how many intervals what was not told yet is late: the centre did not answer, or everybody would tell so late.
+const LATE: u64 = 4;
+
+/// A state in little space: that of a bucket is a word and a half, and nearly all are buckets.
+#[derive(Clone, Debug)]
+enum Kept {
+    Bucket(FullAt),
+    Other(Box<State>),
+}
+
+impl Default for Kept {
+    fn default() -> Self {
+        Self::Bucket(FullAt::default())
+    }
+}
+
+impl From<State> for Kept {
+    fn from(state: State) -> Self {
+        match state.as_flow() {
+            Some(full) => Self::Bucket(full),
+            None => Self::Other(Box::new(state)),
+        }
+    }
+}
 
 /// What is known here of a key.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Copy {
-    state: State,
+    kept: Kept,
     share: Share,
     owed: Owed,
 }
 
 impl Copy {
     pub(crate) fn from_centre(state: State) -> Self {
-        Self { state, ..Self::default() }
+        Self { kept: state.into(), ..Self::default() }
     }
 
-    pub(crate) fn state(&self) -> &State {
-        &self.state
+    pub(crate) fn state(&self) -> State {
+        match &self.kept {
+            Kept::Bucket(full) => State::from_flow(*full),
+            Kept::Other(state) => State::clone(state),
+        }
+    }
+
+    /// From when on the state equals a fresh one.
+    pub(crate) fn fresh_at(&self) -> Time {
+        match &self.kept {
+            Kept::Bucket(full) => full.at,
+            Kept::Other(state) => state.fresh_at(),
+        }
+    }
+
+    fn apply(&mut self, charge: &Charge<'_>, now: Time) -> Decision {
+        match &mut self.kept {
+            Kept::Bucket(full) => {
+                let mut state = State::from_flow(*full);
+                let decision = state.apply(charge, now);
+                self.kept = state.into();
+                decision
+            }
+            Kept::Other(state) => state.apply(charge, now),
+        }
     }
 
     /// Whether something is to be booked at the centre.
@@ -29,27 +79,56 @@ impl Copy {
         !self.owed.is_empty()
     }
 
-    /// What is to be booked, from now on on its way.
-    pub(crate) fn hand_out(&mut self) -> Owed {
-        std::mem::take(&mut self.owed)
+    /// Whether an exchange is worth something: there is something to book, or somebody was turned away for want of a share.
+    pub(crate) fn wants_exchange(&self) -> bool {
+        self.owes() || self.share.missed()
+    }
+
+    /// What is to be booked, from now on on its way, and whether it took long to come to that.
+    pub(crate) fn hand_out(&mut self, tracked: &Tracked, now: Time) -> (Owed, bool) {
+        let mut owed = std::mem::take(&mut self.owed);
+        // A node that is alone need not care for what others took meanwhile.
+        let shared = matches!(tracked.booking, Booking::Drip { .. }) && !self.share.is_whole();
+        let late = shared && owed.spread(tracked.interval.saturating_mul(LATE), now);
+        (owed, late)
     }
 
     /// Decides a charge that stands alone.
     #[inline]
     pub(crate) fn decide(&mut self, charge: &Charge<'_>, tracked: &Tracked, now: Time) -> Decision {
         if self.share.is_whole() {
-            let decision = self.state.apply(charge, now);
+            let decision = self.apply(charge, now);
             self.note(charge, &decision, tracked, now);
             return decision;
         }
         match self.within_share(charge, tracked, now) {
             Ok(charge) => {
-                let decision = self.state.apply(&charge, now);
+                let decision = self.apply(&charge, now);
                 self.note(&charge, &decision, tracked, now);
                 decision
             }
             Err(denial) => denial,
         }
+    }
+
+    /// Takes from a plain bucket, if this node's share has room for it or nobody has: what nearly every call does.
+    #[inline]
+    pub(crate) fn take(&mut self, flow: &Flow, cost: u32, tracked: &Tracked, now: Time) -> Option<PlainTake> {
+        let Kept::Bucket(full) = &mut self.kept else { return None };
+        if full.numbers != flow.digest() && full.at != Time::EPOCH {
+            return None;
+        }
+        let take = flow.take(full.at, now, cost);
+        let Some(next) = take.next() else { return Some(take) };
+        if !self.share.is_whole() {
+            if self.share.budget(tracked.rate, now) < f64::from(cost) {
+                return None;
+            }
+            self.share.spend(cost.into(), tracked.rate, now);
+        }
+        *full = flow.state(next.nanos(), false);
+        self.owed.take(tracked.booking, cost, now);
+        Some(take)
     }
 
     /// The part of a charge that this node's share has room for, or what its caller is told.
@@ -64,12 +143,13 @@ impl Copy {
         if self.share.is_whole() || !takes || cost == 0 {
             return Ok(*charge);
         }
-        if self.state.is_fresh(now) {
-            self.share.refilled();
+        let drips = matches!(tracked.booking, Booking::Drip { .. });
+        if !drips && self.fresh_at() <= now {
+            self.share.refilled(tracked.rate, now);
         }
         let there = self.look(charge, now);
         let left = tokens(&there);
-        let budget = self.share.budget(left);
+        let budget = self.share.budget(tracked.rate, now);
         if budget >= f64::from(cost) || left < f64::from(cost) {
             // What is not even there is denied by the copy itself, with the wait that cures it.
             return Ok(*charge);
@@ -79,14 +159,14 @@ impl Copy {
             return Ok(charge.cost(whole(budget)));
         }
         // There is something, only not for this node: until its share has come in, or the next exchange tells more.
-        let lack = self.share.lack(left, f64::from(cost)) * token_nanos(tracked);
-        let wait = (tracked.interval / 2).min(nanos(lack)).max(1);
+        let wait = nanos(self.share.wait(tracked.rate, f64::from(cost), now));
+        let wait = (tracked.interval / 2).min(wait).max(1);
         Err(RawDecision { outcome: Outcome::Denied, granted: 0, wait, ..there.raw() }.into())
     }
 
     /// What is there; changes nothing.
     fn look(&mut self, charge: &Charge<'_>, now: Time) -> Decision {
-        self.state.apply(&charge.cost(0).action(Action::Take { max_wait: None }), now)
+        self.apply(&charge.cost(0).action(Action::Take { max_wait: None }), now)
     }
 
     /// Remembers what a decision granted.
@@ -105,13 +185,13 @@ impl Copy {
         }
         if !self.share.is_whole() {
             let sign = if matches!(charge.get_action(), Action::Refund { .. }) { -1.0 } else { 1.0 };
-            self.share.spend(sign * f64::from(granted));
+            self.share.spend(sign * f64::from(granted), tracked.rate, now);
         }
     }
 
     /// What the request of several charges made of the state.
     pub(crate) fn set_state(&mut self, state: State) {
-        self.state = state;
+        self.kept = state.into();
     }
 
     /// Decides while the centre is silent.
@@ -123,7 +203,7 @@ impl Copy {
             WhenStale::Deny => return deny(charge, tracked),
             WhenStale::Shrink { .. } => {
                 let Some(shrunk) = &tracked.shrunk else { return deny(charge, tracked) };
-                let decision = self.state.apply(&charge.against(shrunk), now);
+                let decision = self.apply(&charge.against(shrunk), now);
                 self.note(charge, &decision, tracked, now);
                 decision
             }
@@ -131,32 +211,38 @@ impl Copy {
         decision.made_by(Source::Fallback)
     }
 
-    /// The centre has booked what was handed out, `sent` in all, and this is what it has now. Says how far below zero
-    /// that is, in tokens.
-    pub(crate) fn told(&mut self, centre: State, sent: i64, tracked: &Tracked, now: Time, die: f64) -> f64 {
+    /// The centre has booked what was handed out, and this is what it has now. Says how far below zero that is, in tokens.
+    pub(crate) fn told(&mut self, told: Told, tracked: &Tracked, now: Time, die: f64) -> f64 {
         let look = tracked.limit.charge("");
         let before = tokens(&self.look(&look, now));
-        let here = std::mem::replace(&mut self.state, centre);
-        let forgotten = self.state.is_fresh(now) && matches!(tracked.booking, Booking::Drip { .. });
+        let here = std::mem::replace(&mut self.kept, told.centre.into());
+        let here = Self { kept: here, ..Self::default() };
+        let drips = matches!(tracked.booking, Booking::Drip { .. });
+        let forgotten = drips && self.fresh_at() <= now;
         let debt = -tokens(&self.look(&look, now));
-        for (part, action) in self.owed.entries().iter().flat_map(|entry| entry.charges()) {
+        let owed = std::mem::take(&mut self.owed);
+        for (part, action) in owed.entries().flat_map(Entry::charges) {
             // A bucket that is full says no more when it was used last. That was now, at the latest.
             let action = if forgotten { at_once(action) } else { action };
-            let _ = self.state.apply(&look.cost(part).action(action), now);
+            let _ = self.apply(&look.cost(part).action(action), now);
         }
-        // Or as late as is known here.
-        if forgotten && self.owes() && here.fresh_at() < self.state.fresh_at() {
-            self.state = here;
+        self.owed = owed;
+        // Or as late as is known here. What was told late counts at the centre as if it had been spread over time, but here it is
+        // known when it was.
+        let known_better = (forgotten && self.owes() && here.fresh_at() < self.fresh_at())
+            || (told.late && here.fresh_at() > self.fresh_at());
+        if known_better {
+            self.kept = here.kept;
         }
-        let after = tokens(&self.look(&look, now));
-        self.share.learn(
-            signed(sent.max(0)),
+        let left = tokens(&self.look(&look, now));
+        let news = News {
+            own: signed(told.sent.max(0)),
             // Less than a token is nobody's.
-            if before - after < 0.5 { 0.0 } else { before - after },
-            signed(self.owed.sum()),
-            before,
-            die,
-        );
+            others: if before - left < 0.5 { 0.0 } else { before - left },
+            pending: signed(self.owed.sum().max(0)),
+            left,
+        };
+        self.share.learn(news, tracked.rate, now, die);
         debt.max(0.0)
     }
 
@@ -171,14 +257,27 @@ impl Copy {
             _ => Action::Debit { at: None },
         };
         if decision.is_allowed() && decision.granted() > 0 {
-            let _ = self.state.apply(&charge.cost(decision.granted()).action(action), now);
+            let _ = self.apply(&charge.cost(decision.granted()).action(action), now);
         }
     }
 
     /// Another view of the key knows this.
     pub(crate) fn merge(&mut self, other: &State, tracked: &Tracked) {
-        self.state.merge(&tracked.limit, other);
+        let mut state = self.state();
+        state.merge(&tracked.limit, other);
+        self.kept = state.into();
     }
+}
+
+/// What an exchange brought back.
+#[derive(Debug)]
+pub(crate) struct Told {
+    /// What the centre has.
+    pub(crate) centre: State,
+    /// What was booked, all in all.
+    pub(crate) sent: i64,
+    /// It took long to come to that.
+    pub(crate) late: bool,
 }
 
 /// Nothing passes while the centre is silent.
@@ -223,10 +322,4 @@ fn whole(tokens: f64) -> u32 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and saturating")]
 fn nanos(span: f64) -> u64 {
     span as u64
-}
-
-/// How long a token takes to come in.
-#[expect(clippy::cast_precision_loss, reason = "a hint for a wait")]
-fn token_nanos(tracked: &Tracked) -> f64 {
-    crate::terms::nanos(tracked.limit.period()) as f64 / f64::from(tracked.limit.count().max(1))
 }

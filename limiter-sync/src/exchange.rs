@@ -14,7 +14,8 @@ use tollgate_core::{
     StoreError, Time, Verdict,
 };
 
-use crate::owed::Owed;
+use crate::copy::Told;
+use crate::owed::{Entry, Owed};
 use crate::pool::Upkeep;
 use crate::shared::{Shared, lock};
 use crate::table::{Ledger, Place, Replica, Whom};
@@ -22,8 +23,11 @@ use crate::terms::Tracked;
 
 /// Charges in one call of the centre: enough to make the price of each small, and few enough for any store.
 const MOST_CHARGES: usize = 250;
-/// Calls of the centre at a time.
-const IN_FLIGHT: usize = 4;
+/// Calls of the centre at a time: few that carry much, or more that carry little, because each is for another place.
+const IN_FLIGHT: std::ops::RangeInclusive<usize> = 4..=32;
+/// How often a key is looked at after it was told, to see what others have told since. Their interval may begin with ours and
+/// be a fifth longer, so that one look may come too early.
+const LOOKS: u8 = 2;
 /// Keys that are handled under one lock before others get their turn.
 const AT_A_TIME: usize = 256;
 
@@ -34,13 +38,15 @@ struct Parcel {
     whom: Whom,
     tracked: Arc<Tracked>,
     owed: Owed,
+    /// It took long to come to be told.
+    late: bool,
 }
 
 impl Parcel {
     /// The charges that book it; a look if it owes nothing.
     fn charges(&self) -> impl Iterator<Item = Charge<'_>> {
         let charge = self.tracked.limit.charge(self.whom.key());
-        let entries = self.owed.entries().iter().flat_map(|entry| entry.charges());
+        let entries = self.owed.entries().flat_map(Entry::charges);
         let mut booked = entries.map(move |(cost, action)| charge.cost(cost).action(action)).peekable();
         // A debit of nothing changes nothing, and is never refused as a check might be.
         let look = booked.peek().is_none().then(|| charge.cost(0).action(Action::Debit { at: None }));
@@ -62,6 +68,8 @@ struct Errand {
     tracked: Arc<Tracked>,
     upkeep: Upkeep,
     action: Action,
+    /// Callers wait for what it takes.
+    is_filling: bool,
 }
 
 impl Errand {
@@ -76,18 +84,18 @@ impl Errand {
 
 impl Replica {
     /// What it owes as a parcel, if that is how it is settled and nothing of it is under way.
-    fn parcel(&mut self, place: Place) -> Option<Parcel> {
+    fn parcel(&mut self, place: Place, whom: &Whom, now: Time) -> Option<Parcel> {
         let Ledger::Copy(copy) = &mut self.ledger else { return None };
         if self.busy {
             return None;
         }
-        let owed = copy.hand_out();
+        let (owed, late) = copy.hand_out(&self.tracked, now);
         self.busy = true;
-        Some(Parcel { place, whom: self.whom.clone(), tracked: Arc::clone(&self.tracked), owed })
+        Some(Parcel { place, whom: whom.clone(), tracked: Arc::clone(&self.tracked), owed, late })
     }
 
     /// What has to be done for its tokens, if there are any.
-    fn errand(&mut self, place: Place, closing: bool, now: Time) -> Option<Errand> {
+    fn errand(&mut self, place: Place, whom: &Whom, closing: bool, now: Time) -> Option<Errand> {
         let Ledger::Pool(pool) = &mut self.ledger else { return None };
         if self.busy {
             return None;
@@ -99,7 +107,9 @@ impl Replica {
             Upkeep::Wait | Upkeep::Rest => return None,
         };
         self.busy = true;
-        Some(Errand { place, whom: self.whom.clone(), tracked: Arc::clone(&self.tracked), upkeep, action })
+        let (whom, tracked, is_filling) =
+            (whom.clone(), Arc::clone(&self.tracked), matches!(upkeep, Upkeep::Take(_)));
+        Some(Errand { place, whom, tracked, upkeep, action, is_filling })
     }
 
     /// Whether the next exchange has to look at it although this one has nothing to do for it.
@@ -118,18 +128,20 @@ struct Tally {
 impl<S: Store, C: Clock> Shared<S, C> {
     /// Exchanges what is due of a beat, and whatever has no answer yet. `closing` also gives back all that is leased.
     pub(crate) async fn exchange(&self, beat: usize, closing: bool) -> Result<(), StoreError> {
-        let (parcels, errands) = self.gather(beat, closing);
+        // The task goes on when an instance is closed, and must not lease anything anew.
+        let (parcels, errands) = self.gather(beat, closing || self.is_closed());
         self.deliver(parcels, errands).await
     }
 
     /// Exchanges what these charges' keys owe, before its time.
     pub(crate) async fn exchange_of(&self, charges: &[Charge<'_>]) -> Result<(), StoreError> {
         let parcels = charges.iter().filter_map(|charge| {
-            let hash = self.table.hash(charge);
-            let number = self.table.shard_of(hash);
+            let print = self.table.print(charge);
+            let number = self.table.shard_of(print);
             let mut shard = self.table.lock(number);
-            let index = shard.find(hash, charge.limit().id(), charge.key())?;
-            shard.get(index)?.parcel(Place { shard: number, index })
+            let index = shard.find(print)?;
+            let (replica, whom) = shard.both(index)?;
+            replica.parcel(Place { shard: number, index }, whom, self.now())
         });
         self.deliver(parcels.collect(), Vec::new()).await
     }
@@ -138,18 +150,20 @@ impl<S: Store, C: Clock> Shared<S, C> {
         let began = self.clock.now();
         let errands = Errands { shared: self, errands };
         // From here on they are in one place or another, even if nobody waits for the rest of this.
-        let round = {
+        let (round, in_flight) = {
             let shipments = self.pack(parcels);
             let mut waiting = lock(&self.waiting);
             waiting.extend(shipments);
-            AtomicUsize::new(waiting.len())
+            let largest = waiting.iter().map(|shipment| shipment.parcels.len()).max().unwrap_or(1);
+            let in_flight = (IN_FLIGHT.start() * MOST_CHARGES / largest.max(1)).min(*IN_FLIGHT.end());
+            (AtomicUsize::new(waiting.len()), in_flight.max(*IN_FLIGHT.start()))
         };
         if round.load(Ordering::Relaxed) == 0 && errands.errands.is_empty() {
             return Ok(());
         }
         self.asks(began);
         let (mut tally, mut failure) = (Tally::default(), None);
-        for carried in join_all((0..IN_FLIGHT).map(|_| self.carry(&round))).await {
+        for carried in join_all((0..in_flight).map(|_| self.carry(&round))).await {
             let (part, failed) = carried;
             tally = Tally { keys: tally.keys + part.keys, debt: tally.debt.max(part.debt) };
             failure = failure.or(failed);
@@ -193,10 +207,10 @@ impl<S: Store, C: Clock> Shared<S, C> {
                 let mut shard = self.table.lock(number);
                 for index in part {
                     let place = Place { shard: number, index: *index };
-                    let Some(replica) = shard.begin(*index) else { continue };
-                    if let Some(parcel) = replica.parcel(place) {
+                    let Some((replica, whom)) = shard.begin(*index) else { continue };
+                    if let Some(parcel) = replica.parcel(place, whom, now) {
                         parcels.push(parcel);
-                    } else if let Some(errand) = replica.errand(place, closing, now) {
+                    } else if let Some(errand) = replica.errand(place, whom, closing, now) {
                         errands.push(errand);
                     } else if replica.stays_due() {
                         shard.make_due(*index);
@@ -286,13 +300,14 @@ impl<S: Store, C: Clock> Shared<S, C> {
             replica.busy = false;
             let Ledger::Copy(copy) = &mut replica.ledger else { continue };
             if let Ok(state) = state {
-                let sent = parcel.owed.sum();
-                let debt = copy.told(state, sent, &replica.tracked, at.max(self.now()), fastrand::f64());
+                let told = Told { centre: state, sent: parcel.owed.sum(), late: parcel.late };
+                let debt = copy.told(told, &replica.tracked, at.max(self.now()), fastrand::f64());
                 tally.debt = tally.debt.max(debt);
-                // What others tell after us is worth one more look.
-                replica.look_again = !parcel.owed.is_empty();
+                // What others tell after us is worth another look.
+                let told_something = !parcel.owed.is_empty();
+                replica.looks = if told_something { LOOKS } else { replica.looks.saturating_sub(1) };
             }
-            if copy.owes() || replica.look_again {
+            if copy.wants_exchange() || replica.looks > 0 {
                 shard.make_due(parcel.place.index);
             }
         }
@@ -304,7 +319,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
         let (mut kept, mut failure) = (0, None);
         while !all.errands.is_empty() {
             let rest = all.errands.len().saturating_sub(MOST_CHARGES);
-            let part = Errands { shared: self, errands: all.errands.split_off(rest) };
+            let mut part = Errands { shared: self, errands: all.errands.split_off(rest) };
             let sent_at = self.clock.now();
             let answers = {
                 let charges: Vec<[Charge<'_>; 1]> =
@@ -313,7 +328,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
                 let runs: Vec<_> = charges.iter().map(|charge| Run::new(Request::new(charge), 1)).collect();
                 self.store.decide_batch(&runs, self.to_centre(sent_at)).await
             };
-            for (errand, answer) in part.errands.iter().zip(answers) {
+            for (errand, answer) in part.errands.iter_mut().zip(answers) {
                 match answer.map(|run| run.into_verdicts().pop()) {
                     Ok(Some(verdict)) => {
                         kept += 1;
@@ -329,10 +344,11 @@ impl<S: Store, C: Clock> Shared<S, C> {
     }
 
     /// The centre has answered an errand.
-    fn done(&self, errand: &Errand, verdict: &Verdict) {
-        let decided = (errand.upkeep, verdict.decisions().first());
+    fn done(&self, errand: &mut Errand, verdict: &Verdict) {
+        let Some(decision) = verdict.decisions().first() else { return };
+        errand.is_filling = false;
         self.table.with(errand.place, |replica| {
-            if let (Ledger::Pool(pool), (Upkeep::Take(_), Some(decision))) = (&mut replica.ledger, decided) {
+            if let (Ledger::Pool(pool), Upkeep::Take(_)) = (&mut replica.ledger, errand.upkeep) {
                 pool.filled(&errand.charge(), decision, verdict.decided_at(), &replica.tracked);
             }
         });
@@ -364,9 +380,7 @@ impl<S: Store, C: Clock> Drop for Errands<'_, S, C> {
             let mut shard = self.shared.table.lock(errand.place.shard);
             if let Some(replica) = shard.get(errand.place.index) {
                 replica.busy = false;
-                if let Ledger::Pool(pool) = &mut replica.ledger
-                    && pool.filling().is_some()
-                {
+                if let (Ledger::Pool(pool), true) = (&mut replica.ledger, errand.is_filling) {
                     pool.unreachable(&replica.tracked, now);
                 }
             }

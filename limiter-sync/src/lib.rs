@@ -16,6 +16,7 @@ mod here;
 mod insight;
 mod owed;
 mod pool;
+mod several;
 mod share;
 mod shared;
 mod synced;

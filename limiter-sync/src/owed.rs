@@ -1,6 +1,5 @@
 //! What was granted here and is not booked at the centre yet, at the instants that it belongs to.
 
-use smallvec::SmallVec;
 use tollgate_core::{Action, AlgorithmKind, Limit, MAX_COUNT, Time};
 
 /// Entries of one key, before they are put together.
@@ -64,11 +63,9 @@ impl Booking {
 /// Something to book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
-    pub(crate) amount: u64,
+    amount: u64,
     /// A debit or a refund.
     action: Action,
-    /// Several takes, whose instants may be put together.
-    takes: bool,
 }
 
 impl Entry {
@@ -89,103 +86,129 @@ impl Entry {
     }
 }
 
-/// What is owed to the centre by one key, in order.
+/// What is owed to the centre by one key, in order. Small, because there is one for every key, and nearly all of them
+/// owe a few takes and nothing else.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owed {
-    entries: SmallVec<[Entry; 1]>,
+    /// The last takes, put together, the instant that they belong to, and when the first of them was.
+    taken: u64,
+    since: Time,
+    begin: Time,
+    /// What was there before them.
+    #[expect(clippy::box_collection, reason = "a word where there is nothing, which is nearly everywhere")]
+    earlier: Option<Box<Vec<Entry>>>,
 }
 
 impl Owed {
     /// Notes that `amount` was taken at `at`.
     #[inline]
     pub(crate) fn take(&mut self, booking: Booking, amount: u32, at: Time) {
-        if let Some(last) = self.entries.last_mut()
-            && last.takes
-        {
-            match (booking, &mut last.action) {
-                (Booking::Drip { token }, Action::Debit { at: Some(begin) }) => {
+        if self.taken == 0 {
+            (self.since, self.begin) = (at, at);
+        } else {
+            match booking {
+                Booking::Drip { token } => {
                     // By itself a bucket would have been full again before now: the later part begins then.
-                    let used = token.saturating_mul(last.amount);
-                    if at.nanos() > begin.nanos().saturating_add(used) {
-                        *begin = Time::from_nanos(at.nanos().saturating_sub(used));
+                    let used = token.saturating_mul(self.taken);
+                    if at.nanos() > self.since.nanos().saturating_add(used) {
+                        self.since = Time::from_nanos(at.nanos().saturating_sub(used));
                     }
                 }
-                (Booking::Slots { period, parts }, Action::Debit { at: Some(begin) })
-                    if Booking::slot(period, parts, *begin) != Booking::slot(period, parts, at) =>
-                {
-                    self.take_anew(booking, amount, at);
-                    return;
+                Booking::Slots { period, parts } => {
+                    if Booking::slot(period, parts, self.since) != Booking::slot(period, parts, at) {
+                        self.close();
+                        // What lies two periods back is out of every window's sight.
+                        self.forget(at.nanos().saturating_sub(period.saturating_mul(2)));
+                        self.since = at;
+                    }
                 }
-                (Booking::Periods { period }, Action::Debit { at: Some(begin) })
-                    if at.nanos() >= begin.nanos().saturating_add(period) =>
-                {
-                    self.take_anew(booking, amount, at);
-                    return;
+                Booking::Periods { period } => {
+                    if at.nanos() >= self.since.nanos().saturating_add(period) {
+                        self.close();
+                        self.since = at;
+                    }
                 }
-                _ => {}
             }
-            last.amount = last.amount.saturating_add(amount.into());
-            return;
         }
-        self.take_anew(booking, amount, at);
-    }
-
-    fn take_anew(&mut self, booking: Booking, amount: u32, at: Time) {
-        if let Booking::Slots { period, .. } = booking {
-            // What lies two periods back is out of every window's sight.
-            let sight = at.nanos().saturating_sub(period.saturating_mul(2));
-            self.entries.retain(
-                |entry| !matches!(entry.action, Action::Debit { at: Some(at) } if at.nanos() < sight),
-            );
-        }
-        let action = Action::Debit { at: Some(at) };
-        self.push(Entry { amount: amount.into(), action, takes: true });
+        self.taken = self.taken.saturating_add(amount.into());
     }
 
     /// Notes a debit or a refund that somebody asked for.
     pub(crate) fn book(&mut self, amount: u32, action: Action) {
-        match self.entries.last_mut() {
-            Some(last) if last.action == action && !last.takes => {
-                last.amount = last.amount.saturating_add(amount.into());
-            }
-            _ => self.push(Entry { amount: amount.into(), action, takes: false }),
+        self.close();
+        self.push(Entry { amount: amount.into(), action });
+    }
+
+    /// The takes so far belong together; what comes is something else.
+    #[cold]
+    fn close(&mut self) {
+        if self.taken > 0 {
+            let entry = Entry { amount: self.taken, action: Action::Debit { at: Some(self.since) } };
+            self.taken = 0;
+            self.push(entry);
         }
     }
 
     fn push(&mut self, entry: Entry) {
-        if self.entries.len() == MOST_ENTRIES {
-            self.squeeze();
-        }
-        self.entries.push(entry);
-    }
-
-    /// Makes room: debits and refunds each as one, at the latest of their instants.
-    #[cold]
-    fn squeeze(&mut self) {
-        let (refunds, debits): (Vec<Entry>, Vec<Entry>) =
-            self.entries.drain(..).partition(|entry| matches!(entry.action, Action::Refund { .. }));
-        for part in [debits, refunds] {
-            let amount = part.iter().fold(0, |sum: u64, entry| sum.saturating_add(entry.amount));
-            if let Some(last) = part.last() {
-                self.entries.push(Entry { amount, takes: false, ..*last });
+        let earlier = self.earlier.get_or_insert_default();
+        match earlier.last_mut() {
+            Some(last) if last.action == entry.action => {
+                last.amount = last.amount.saturating_add(entry.amount);
+            }
+            _ => {
+                if earlier.len() == MOST_ENTRIES {
+                    squeeze(earlier);
+                }
+                earlier.push(entry);
             }
         }
+    }
+
+    /// Forgets debits of before `sight`.
+    fn forget(&mut self, sight: u64) {
+        if let Some(earlier) = &mut self.earlier {
+            earlier.retain(
+                |entry| !matches!(entry.action, Action::Debit { at: Some(at) } if at.nanos() < sight),
+            );
+        }
+    }
+
+    /// Takes from a bucket over so long a time belong to its begin. Others have taken from it meanwhile, too, and if all of them
+    /// told that it was all taken just now, what came in meanwhile would be missing once for each. Says whether it is so.
+    pub(crate) fn spread(&mut self, longer_than: u64, now: Time) -> bool {
+        let late = self.taken > 0 && now.nanos().saturating_sub(self.begin.nanos()) > longer_than;
+        if late {
+            self.since = self.begin;
+        }
+        late
     }
 
     /// Whether there is nothing to book.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.taken == 0 && self.earlier.as_ref().is_none_or(|earlier| earlier.is_empty())
     }
 
     /// How much the centre has less by all of it.
     pub(crate) fn sum(&self) -> i64 {
-        self.entries.iter().fold(0, |sum, entry| sum.saturating_add(entry.debit()))
+        self.entries().fold(0, |sum, entry| sum.saturating_add(entry.debit()))
     }
 
-    pub(crate) fn entries(&self) -> &[Entry] {
-        &self.entries
+    pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
+        let last = Entry { amount: self.taken, action: Action::Debit { at: Some(self.since) } };
+        let last = (self.taken > 0).then_some(last);
+        self.earlier.iter().flat_map(|earlier| earlier.iter().copied()).chain(last)
     }
+}
+
+/// Makes room: what is owed all in all, at the latest of its instants. Debits and refunds apart could each be more than the
+/// limit holds, and no more than that is ever given back at once.
+#[cold]
+fn squeeze(entries: &mut Vec<Entry>) {
+    let sum = entries.iter().fold(0, |sum: i64, entry| sum.saturating_add(entry.debit()));
+    let last = entries.iter().rfind(|entry| entry.debit().signum() == sum.signum()).copied();
+    entries.clear();
+    entries.extend(last.map(|last| Entry { amount: sum.unsigned_abs(), ..last }));
 }
 
 #[cfg(test)]
@@ -199,7 +222,7 @@ mod tests {
     }
 
     fn facts(owed: &Owed) -> Vec<(u64, Action)> {
-        owed.entries().iter().map(|entry| (entry.amount, entry.action)).collect()
+        owed.entries().map(|entry| (entry.amount, entry.action)).collect()
     }
 
     fn debit(second: u64) -> Action {
@@ -245,13 +268,13 @@ mod tests {
             owed.book(1, debit(second));
             owed.book(2, Action::Refund { at: Some(at(second)) });
         }
-        assert!(owed.entries().len() <= MOST_ENTRIES);
+        assert!(owed.entries().count() <= MOST_ENTRIES);
         assert_eq!(owed.sum(), 3 + 1_000 - 2_000, "nothing lost");
     }
 
     #[test]
     fn more_than_a_charge_can_carry_goes_in_parts() {
-        let entry = Entry { amount: 2_500_000_000, action: debit(0), takes: true };
+        let entry = Entry { amount: 2_500_000_000, action: debit(0) };
         let parts: Vec<_> = entry.charges().map(|(part, _)| u64::from(part)).collect();
         assert_eq!((parts.len(), parts.iter().sum::<u64>()), (3, 2_500_000_000));
     }

@@ -199,7 +199,7 @@ impl Pool {
 
     /// Gives back everything that is leased.
     pub(crate) fn hand_back(&mut self) -> Upkeep {
-        self.need = 0.0;
+        (self.asked, self.need) = (0, 0.0);
         match std::mem::take(&mut self.tokens) {
             0 => Upkeep::Rest,
             tokens => Upkeep::Return(tokens),

@@ -17,7 +17,7 @@ use crate::here::Missing;
 use crate::insight::Insight;
 use crate::pool::Pool;
 use crate::shared::Shared;
-use crate::table::{Ledger, empty_ledger};
+use crate::table::{Ledger, Print, empty_ledger};
 use crate::terms::{ColdKeys, Mode, Settings, Terms, Tracked, WhenStale};
 
 /// How many keys are known here at a time, unless said.
@@ -105,7 +105,7 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
         self.begun_anew()
     }
 
-    /// Nothing is exchanged but by [`exchange`](Self::exchange): for tests, simulations, and programs with a schedule of
+    /// Nothing is exchanged but by [`sync_now`](Self::sync_now): for tests, simulations, and programs with a schedule of
     /// their own.
     #[must_use]
     pub fn by_hand(mut self) -> Self {
@@ -145,7 +145,7 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
 
     /// Exchanges everything that is due with the centre, now. An error if the centre did not answer all of it; what it did
     /// not answer stays due.
-    pub async fn exchange(&self) -> Result<(), StoreError> {
+    pub async fn sync_now(&self) -> Result<(), StoreError> {
         let mut outcome = Ok(());
         for beat in 0..self.settings.beats().len() {
             let exchanged = self.shared().exchange(beat, false).await;
@@ -241,9 +241,9 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
                 Err(_) => {}
             }
         }
-        let hash = shared.table.hash(charge);
-        let mut shard = shared.table.lock(shared.table.shard_of(hash));
-        if let Some(index) = shard.find(hash, charge.limit().id(), charge.key()) {
+        let print = shared.table.print(charge);
+        let mut shard = shared.table.lock(shared.table.shard_of(print));
+        if let Some(index) = shard.find(print) {
             if let Some(replica) = shard.get(index) {
                 // The limit has other numbers now; what is known goes on under them.
                 if let (Ledger::Copy(_), Mode::Lease) | (Ledger::Pool(_), Mode::Deltas) =
@@ -255,13 +255,13 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
             }
             return Ok(true);
         }
-        Ok(shard.insert(hash, charge, tracked, ledger, shared.to_centre(now)).is_some())
+        Ok(shard.insert(print, charge.key(), tracked, ledger, shared.to_centre(now)).is_some())
     }
 
     fn is_known(&self, charge: &Charge<'_>) -> bool {
         let table = &self.shared().table;
-        let hash = table.hash(charge);
-        table.lock(table.shard_of(hash)).find(hash, charge.limit().id(), charge.key()).is_some()
+        let print = table.print(charge);
+        table.lock(table.shard_of(print)).find(print).is_some()
     }
 
     async fn ask_for(&self, charge: &Charge<'_>, now: Time) -> Result<State, StoreError> {
@@ -276,10 +276,10 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
     /// Gets more tokens for a charge, or waits for whoever is getting them. Whether it is worth looking again.
     async fn fill(&self, charge: &Charge<'_>, now: Time) -> bool {
         let shared = self.shared();
-        let hash = shared.table.hash(charge);
+        let print = shared.table.print(charge);
         let begun = {
-            let mut shard = shared.table.lock(shared.table.shard_of(hash));
-            let Some(index) = shard.find(hash, charge.limit().id(), charge.key()) else { return false };
+            let mut shard = shared.table.lock(shared.table.shard_of(print));
+            let Some(index) = shard.find(print) else { return false };
             shard.make_due(index);
             let Some(replica) = shard.get(index) else { return false };
             let Ledger::Pool(pool) = &mut replica.ledger else { return false };
@@ -296,25 +296,19 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
                 return true;
             }
         };
-        let mut end = EndOfFilling { shared, charge, hash, done: false };
+        let mut end = EndOfFilling { shared, print, done: false };
         let sent_at = shared.clock.now();
         let request = [wanted];
         let answer = self.store.decide(Request::new(&request), shared.to_centre(now)).await;
         end.done = true;
-        end.with(|pool| match &answer {
-            Ok(verdict) => {
-                shared.heard(verdict.decided_at(), sent_at);
-                match verdict.decisions().first() {
-                    Some(decision) => {
-                        pool.filled(&wanted, decision, verdict.decided_at(), &tracked);
-                    }
-                    None => pool.end(),
-                }
-            }
-            Err(_) => {
-                shared.asks(sent_at);
-                pool.unreachable(&tracked, shared.to_centre(now));
-            }
+        match &answer {
+            Ok(verdict) => shared.heard(verdict.decided_at(), sent_at),
+            Err(_) => shared.asks(sent_at),
+        }
+        let told = answer.as_ref().ok().and_then(|verdict| Some((verdict.decisions().first()?, verdict)));
+        end.with(|pool| match told {
+            Some((decision, verdict)) => pool.filled(&wanted, decision, verdict.decided_at(), &tracked),
+            None => pool.unreachable(&tracked, shared.to_centre(now)),
         });
         true
     }
@@ -346,9 +340,9 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
 
     fn with_copy<T>(&self, charge: &Charge<'_>, act: impl FnOnce(&mut Copy, &Tracked) -> T) -> Option<T> {
         let table = &self.shared().table;
-        let hash = table.hash(charge);
-        let mut shard = table.lock(table.shard_of(hash));
-        let index = shard.find(hash, charge.limit().id(), charge.key())?;
+        let print = table.print(charge);
+        let mut shard = table.lock(table.shard_of(print));
+        let index = shard.find(print)?;
         let replica = shard.get(index)?;
         let Ledger::Copy(copy) = &mut replica.ledger else { return None };
         Some(act(copy, &replica.tracked))
@@ -368,15 +362,14 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
 /// Whoever asks the centre for tokens wakes those who wait, even if it goes away itself.
 struct EndOfFilling<'a, S: Store, C: Clock> {
     shared: &'a Shared<S, C>,
-    charge: &'a Charge<'a>,
-    hash: u64,
+    print: Print,
     done: bool,
 }
 
 impl<S: Store, C: Clock> EndOfFilling<'_, S, C> {
     fn with(&self, act: impl FnOnce(&mut Pool)) {
-        let mut shard = self.shared.table.lock(self.shared.table.shard_of(self.hash));
-        let found = shard.find(self.hash, self.charge.limit().id(), self.charge.key());
+        let mut shard = self.shared.table.lock(self.shared.table.shard_of(self.print));
+        let found = shard.find(self.print);
         if let Some(replica) = found.and_then(|index| shard.get(index))
             && let Ledger::Pool(pool) = &mut replica.ledger
         {

@@ -19,10 +19,18 @@ const SWEEP: usize = 2;
 /// How many a full shard looks at for the one that is needed least.
 const SAMPLE: usize = 16;
 
-/// A key and a limit's id.
-#[derive(Clone, Debug)]
+/// What a limit and a key are known by: a keyed hash of 128 bits, of which the first half also says where to look. Nobody outside
+/// sees it, and two keys share one with a probability below one in 10^20, so keys themselves are read by exchanges only.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Print {
+    place: u64,
+    tag: u64,
+}
+
+/// A key, and its place in the table.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Whom {
-    limit: u64,
+    place: u64,
     /// Where the entity begins.
     entity: u32,
     /// The namespace and the entity. Most are short enough to need no memory of their own.
@@ -30,21 +38,11 @@ pub(crate) struct Whom {
 }
 
 impl Whom {
-    fn new(limit: u64, key: Key<'_>) -> Self {
+    fn new(place: u64, key: Key<'_>) -> Self {
         let mut bytes = SmallVec::from_slice(key.namespace());
         bytes.extend_from_slice(key.entity());
         // A namespace that long would not fit into memory twice.
-        Self { limit, entity: u32::try_from(key.namespace().len()).unwrap_or(u32::MAX), bytes }
-    }
-
-    #[inline]
-    fn is(&self, limit: u64, key: Key<'_>) -> bool {
-        let (namespace, entity) = (key.namespace(), key.entity());
-        self.limit == limit
-            && self.entity as usize == namespace.len()
-            && self.bytes.len() == namespace.len() + entity.len()
-            && &self.bytes[..namespace.len()] == namespace
-            && &self.bytes[namespace.len()..] == entity
+        Self { place, entity: u32::try_from(key.namespace().len()).unwrap_or(u32::MAX), bytes }
     }
 
     pub(crate) fn key(&self) -> Key<'_> {
@@ -62,19 +60,18 @@ pub(crate) enum Ledger {
     Pool(Pool),
 }
 
-/// What is known here of a key.
+/// What is known here of a key, and all that a decision touches: two lines of the cache.
 #[derive(Debug)]
 pub(crate) struct Replica {
     pub(crate) ledger: Ledger,
     pub(crate) tracked: Arc<Tracked>,
+    tag: u64,
     /// The next exchange will look at it.
     due: bool,
     /// Something of it is under way to the centre.
     pub(crate) busy: bool,
-    /// It was exchanged, and what others told meanwhile is worth another look.
-    pub(crate) look_again: bool,
-    hash: u64,
-    pub(crate) whom: Whom,
+    /// How many more looks what others tell meanwhile is worth.
+    pub(crate) looks: u8,
 }
 
 impl Replica {
@@ -83,7 +80,7 @@ impl Replica {
         !self.due
             && !self.busy
             && match &self.ledger {
-                Ledger::Copy(copy) => copy.state().is_fresh(now),
+                Ledger::Copy(copy) => copy.fresh_at() <= now,
                 Ledger::Pool(pool) => pool.is_idle(now),
             }
     }
@@ -97,6 +94,14 @@ impl Replica {
             }
     }
 
+    /// Whether the next exchange should look at it. A pool is looked at for as long as it is used.
+    pub(crate) fn wants_exchange(&self) -> bool {
+        match &self.ledger {
+            Ledger::Copy(copy) => copy.wants_exchange(),
+            Ledger::Pool(_) => true,
+        }
+    }
+
     /// Whether it may go when there is no room: the centre knows all of it.
     fn can_go(&self) -> bool {
         let waits = matches!(&self.ledger, Ledger::Pool(pool) if pool.filling().is_some());
@@ -105,7 +110,7 @@ impl Replica {
 
     fn ends(&self) -> Time {
         match &self.ledger {
-            Ledger::Copy(copy) => copy.state().fresh_at(),
+            Ledger::Copy(copy) => copy.fresh_at(),
             Ledger::Pool(_) => Time::EPOCH,
         }
     }
@@ -121,8 +126,10 @@ pub(crate) struct Place {
 /// A part of the table.
 #[derive(Debug)]
 pub(crate) struct Shard {
-    places: HashTable<usize>,
+    places: HashTable<u32>,
     replicas: Slab<Replica>,
+    /// Whom each replica is about. Apart from them, because only exchanges ask.
+    whom: Vec<Whom>,
     most: usize,
     /// Where the sweep goes on.
     hand: usize,
@@ -132,15 +139,14 @@ pub(crate) struct Shard {
 
 impl Shard {
     fn new(most: usize) -> Self {
-        Self { places: HashTable::new(), replicas: Slab::new(), most, hand: 0, due: Vec::new() }
+        let (places, replicas, whom, due) = (HashTable::new(), Slab::new(), Vec::new(), Vec::new());
+        Self { places, replicas, whom, most, hand: 0, due }
     }
 
     #[inline]
-    pub(crate) fn find(&self, hash: u64, limit: u64, key: Key<'_>) -> Option<usize> {
-        let found = self
-            .places
-            .find(hash, |index| self.replicas.get(*index).is_some_and(|replica| replica.whom.is(limit, key)));
-        found.copied()
+    pub(crate) fn find(&self, print: Print) -> Option<usize> {
+        let is = |index: &u32| self.replicas.get(*index as usize).is_some_and(|known| known.tag == print.tag);
+        self.places.find(print.place, is).map(|index| *index as usize)
     }
 
     #[inline]
@@ -169,17 +175,22 @@ impl Shard {
     }
 
     /// A replica that was due, and is no longer.
-    pub(crate) fn begin(&mut self, index: usize) -> Option<&mut Replica> {
-        let replica = self.replicas.get_mut(index)?;
+    pub(crate) fn begin(&mut self, index: usize) -> Option<(&mut Replica, &Whom)> {
+        let (replica, whom) = self.both(index)?;
         replica.due = false;
-        Some(replica)
+        Some((replica, whom))
+    }
+
+    /// A replica, and whom it is about.
+    pub(crate) fn both(&mut self, index: usize) -> Option<(&mut Replica, &Whom)> {
+        Some((self.replicas.get_mut(index)?, self.whom.get(index)?))
     }
 
     /// A replica for a key that has none; `None` if there is no room for it.
     pub(crate) fn insert(
         &mut self,
-        hash: u64,
-        charge: &Charge<'_>,
+        print: Print,
+        key: Key<'_>,
         tracked: Arc<Tracked>,
         ledger: Ledger,
         now: Time,
@@ -187,19 +198,24 @@ impl Shard {
         if !self.make_room(now) {
             return None;
         }
-        let whom = Whom::new(charge.limit().id(), charge.key());
-        let replica = Replica { ledger, tracked, due: false, busy: false, look_again: false, hash, whom };
+        let replica = Replica { ledger, tracked, tag: print.tag, due: false, busy: false, looks: 0 };
         let index = self.replicas.insert(replica);
-        let replicas = &self.replicas;
-        self.places.insert_unique(hash, index, |index| replicas.get(*index).map_or(0, |known| known.hash));
+        if self.whom.len() <= index {
+            self.whom.resize_with(index + 1, Whom::default);
+        }
+        self.whom[index] = Whom::new(print.place, key);
+        let whom = &self.whom;
+        let place = |index: &u32| whom.get(*index as usize).map_or(0, |whom| whom.place);
+        self.places.insert_unique(print.place, u32::try_from(index).unwrap_or(u32::MAX), place);
         Some(index)
     }
 
     fn remove(&mut self, index: usize) {
-        if let Some(replica) = self.replicas.try_remove(index)
-            && let Ok(place) = self.places.find_entry(replica.hash, |known| *known == index)
-        {
-            place.remove();
+        if self.replicas.try_remove(index).is_some() {
+            let Whom { place, .. } = std::mem::take(&mut self.whom[index]);
+            if let Ok(known) = self.places.find_entry(place, |known| *known as usize == index) {
+                known.remove();
+            }
         }
     }
 
@@ -247,7 +263,8 @@ impl Shard {
 #[derive(Debug)]
 pub(crate) struct Table {
     shards: Box<[Padded]>,
-    hashes: foldhash::quality::RandomState,
+    places: foldhash::quality::RandomState,
+    tags: foldhash::fast::RandomState,
 }
 
 /// A cache line of its own, so that one lock's callers do not slow down another's.
@@ -262,28 +279,23 @@ impl Table {
         let per_shard = most.max(1).div_ceil(shards);
         Self {
             shards: (0..shards).map(|_| Padded(Mutex::new(Shard::new(per_shard)))).collect(),
-            hashes: foldhash::quality::RandomState::default(),
+            places: foldhash::quality::RandomState::default(),
+            tags: foldhash::fast::RandomState::default(),
         }
     }
 
     #[inline]
-    pub(crate) fn hash(&self, charge: &Charge<'_>) -> u64 {
-        let mut hasher = self.hashes.build_hasher();
-        charge.limit().id().hash(&mut hasher);
-        let key = charge.key();
-        if !key.namespace().is_empty() {
-            hasher.write_usize(key.namespace().len());
-            hasher.write(key.namespace());
+    pub(crate) fn print(&self, charge: &Charge<'_>) -> Print {
+        Print {
+            place: hashed(self.places.build_hasher(), charge),
+            tag: hashed(self.tags.build_hasher(), charge),
         }
-        hasher.write(key.entity());
-        hasher.finish()
     }
 
-    /// Which shard a hash belongs to. The table within takes the other bits.
+    /// Which shard a key belongs to. The table within takes the other bits.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "any bits will do")]
-    pub(crate) fn shard_of(&self, hash: u64) -> usize {
-        (hash >> 40) as usize % self.shards.len()
+    pub(crate) fn shard_of(&self, print: Print) -> usize {
+        (print.place >> 40) as usize % self.shards.len()
     }
 
     #[inline]
@@ -299,6 +311,18 @@ impl Table {
     pub(crate) fn with<T>(&self, place: Place, act: impl FnOnce(&mut Replica) -> T) -> Option<T> {
         self.lock(place.shard).get(place.index).map(act)
     }
+}
+
+#[inline]
+fn hashed(mut hasher: impl Hasher, charge: &Charge<'_>) -> u64 {
+    charge.limit().id().hash(&mut hasher);
+    let key = charge.key();
+    if !key.namespace().is_empty() {
+        hasher.write_usize(key.namespace().len());
+        hasher.write(key.namespace());
+    }
+    hasher.write(key.entity());
+    hasher.finish()
 }
 
 /// A ledger for a limit's mode.

@@ -1,17 +1,19 @@
 //! How limits are synchronised: what a program says, and what follows for a limit.
 
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 use std::time::Duration;
 
+use moka::sync::Cache;
 use tollgate_core::Limit;
 
 use crate::owed::Booking;
+use crate::share::Rate;
 
 /// The shortest and the longest time between two exchanges.
 const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(3_600);
 /// Limits that are remembered with what follows for them; more than a program has, unless it makes them from requests.
-const MOST_LIMITS: usize = 1_024;
+const MOST_LIMITS: u64 = 1_024;
 
 /// How decisions are made without asking the centre.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +165,7 @@ impl Settings {
 pub(crate) struct Tracked {
     pub(crate) limit: Limit,
     pub(crate) booking: Booking,
+    pub(crate) rate: Rate,
     pub(crate) mode: Mode,
     pub(crate) cold_keys: ColdKeys,
     pub(crate) when_stale: WhenStale,
@@ -189,6 +192,7 @@ impl Tracked {
         let stale_after = terms.stale_after.unwrap_or_else(|| (terms.every * 10).max(Duration::from_secs(1)));
         Some(Self {
             booking: Booking::of(limit)?,
+            rate: Rate::of(limit),
             mode: terms.mode,
             cold_keys: terms.cold_keys,
             when_stale: terms.when_stale,
@@ -202,25 +206,23 @@ impl Tracked {
     }
 }
 
-/// Limits that have been seen.
-#[derive(Debug, Default)]
+/// Limits that have been seen. Programs that make limits from requests may have any number of them, so those that nobody
+/// uses leave. Only asked when something is not known here, so the cache's own price does not matter.
+#[derive(Debug)]
 pub(crate) struct Limits {
-    seen: RwLock<HashMap<Limit, Option<Arc<Tracked>>>>,
+    seen: Cache<Limit, Option<Arc<Tracked>>>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { seen: Cache::new(MOST_LIMITS) }
+    }
 }
 
 impl Limits {
     /// What follows for a limit; `None` if it cannot be decided here.
     pub(crate) fn of(&self, limit: &Limit, settings: &Settings) -> Option<Arc<Tracked>> {
-        if let Some(known) = self.seen.read().unwrap_or_else(PoisonError::into_inner).get(limit) {
-            return known.clone();
-        }
-        let tracked = Tracked::new(limit, settings).map(Arc::new);
-        let mut seen = self.seen.write().unwrap_or_else(PoisonError::into_inner);
-        if seen.len() >= MOST_LIMITS {
-            seen.clear();
-        }
-        seen.insert(limit.clone(), tracked.clone());
-        tracked
+        self.seen.get_with_by_ref(limit, || Tracked::new(limit, settings).map(Arc::new))
     }
 }
 

@@ -273,6 +273,42 @@ async fn a_merged_state_lives_until_it_is_fresh() {
 }
 
 #[tokio::test]
+async fn what_an_exchange_writes_lives_until_it_is_fresh() {
+    let period = Duration::from_secs(1_000);
+    for margin in [Duration::ZERO, Duration::from_secs(1)] {
+        let stand = Stand::with_margin(margin).await;
+        for limit in limits(period).iter().filter(|limit| limit.kind() != AlgorithmKind::Concurrency) {
+            let mut taken = Duration::ZERO;
+            // Used now and earlier, overdrawn, and given back.
+            for (step, (cost, refund)) in
+                [(1, false), (2, false), (12, false), (2, true)].into_iter().enumerate()
+            {
+                let before = stand.time().await;
+                let at = (step == 1).then(|| before - period / 100);
+                let action = if refund { Action::Refund { at: None } } else { Action::Debit { at } };
+                let charges = [limit.charge("alice").cost(cost).action(action)];
+                let request = Request::new(&charges).with_id(OperationId::unique());
+                let told = stand.store.exchange(request, NOW).await.expect("a state");
+                taken = taken.max(stand.time().await.since(before));
+                assert!(told[0].state.is_some(), "{}, step {step}", limit.name());
+                let verdict = stand.decide(limit.charge("alice").cost(0)).await;
+                let fresh_at = verdict.decided_at() + verdict.decisions()[0].reset_after();
+                let key = key_of(&stand, limit).await.expect("a state");
+                let what = format!("{}, step {step}", limit.name());
+                stand.time_to_live(&key).await.check(fresh_at, Margin::of(limit, margin), taken, &what);
+            }
+        }
+        // What is remembered of the exchanges themselves ends as well.
+        let keys = stand.keys().await;
+        let operations: Vec<_> = keys.iter().filter(|key| key.contains(":op~")).collect();
+        assert!(!operations.is_empty(), "{keys:?}");
+        for key in operations {
+            assert!(stand.time_to_live(key).await.left().is_some(), "{key}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_operation_lives_as_long_as_it_is_remembered() {
     let memory = Duration::from_secs(77);
     let stand = Stand::start(|config| config.operation_memory(memory)).await;

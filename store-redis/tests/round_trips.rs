@@ -1,6 +1,7 @@
 //! How often a server is called: once for anything that lives in one place, by the server's own count.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use tollgate_conformance::servers::Redis;
 use tollgate_core::{Action, Charge, Limit, OperationId, Request, Run, Store, Time, Verdict};
@@ -181,6 +182,37 @@ async fn a_named_operation_is_one_call_and_so_is_its_repetition() {
         assert_eq!(server.calls().await, ONE, "{}", limit.name());
         assert_eq!(decide(first + 1).await.decisions(), told.decisions());
         assert_eq!(server.calls().await, ONE, "again, {}", limit.name());
+    }
+}
+
+/// Debits of hundreds of keys, and what is there then.
+#[tokio::test]
+async fn an_exchange_is_one_call_and_so_is_its_repetition() {
+    let server = Counting::start().await;
+    let whom = whom(250);
+    let uneven = Limit::per_hour(77).burst(30).build("uneven").expect("valid");
+    let fixed = Limit::per_hour(2_000).fixed_window().build("fixed").expect("valid");
+    for limit in [bucket(), uneven, fixed, window(), log()] {
+        // A little while ago, by the server's clock.
+        let ago = server.decide(&[limit.charge("first").cost(0)]).await.decided_at() - Duration::from_secs(1);
+        let debit = Action::Debit { at: Some(ago) };
+        let charges: Vec<_> = whom.iter().map(|whom| limit.charge(whom).cost(3).action(debit)).collect();
+        let exchange = async |id| {
+            let request = Request::new(&charges).with_id(id);
+            let told = server.store.exchange(request, NOW).await.expect("states");
+            assert_eq!(told.len(), charges.len(), "{}", limit.name());
+        };
+        exchange(OperationId::unique()).await;
+        server.commands().await;
+        let id = OperationId::unique();
+        for which in ["the first", "its repetition"] {
+            exchange(id).await;
+            assert_eq!(server.calls().await, ONE, "{}, {which}", limit.name());
+        }
+        let charges: Vec<_> = charges.iter().map(|charge| charge.cost(0)).collect();
+        let look = Request::new(&charges).with_id(OperationId::unique());
+        assert_eq!(server.store.exchange(look, NOW).await.expect("states").len(), charges.len());
+        assert_no_writes(&server.commands().await, 1);
     }
 }
 

@@ -18,7 +18,7 @@ pub mod contention;
 mod distinct;
 mod hot;
 mod key;
-mod server;
+pub mod server;
 
 use std::time::Duration;
 

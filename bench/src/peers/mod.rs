@@ -6,6 +6,9 @@ mod leaky_bucket;
 mod limitador;
 mod throttlecrab;
 mod trypema;
+mod trypema_hybrid;
+
+pub use trypema_hybrid::keyed as trypema_hybrid;
 
 use crate::subject::{Contestant, Direct, Keyed};
 

@@ -19,7 +19,7 @@ pub mod race;
 pub mod server;
 pub mod subject;
 pub mod tollgate;
-mod usage;
+pub mod usage;
 
 use crate::measure::Plan;
 use crate::report::{Claim, Findings, Kind};

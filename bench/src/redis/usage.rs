@@ -30,6 +30,12 @@ impl Usage {
     }
 }
 
+/// How often the server has run a script so far, by its own count.
+pub async fn calls(control: &mut MultiplexedConnection) -> Result<u64, Failure> {
+    let commands: String = cmd("INFO").arg("commandstats").query_async(control).await?;
+    Ok(sum_of(&commands, "calls="))
+}
+
 impl Sub for Usage {
     type Output = Self;
 
@@ -51,15 +57,19 @@ fn server(info: &str) -> Duration {
 }
 
 fn scripts(info: &str) -> Duration {
-    let microseconds = info.lines().filter_map(|line| {
+    Duration::from_micros(sum_of(info, "usec="))
+}
+
+/// A field of the commands that run scripts, of all of them together.
+fn sum_of(info: &str, field: &str) -> u64 {
+    let values = info.lines().filter_map(|line| {
         let (command, statistics) = line.strip_prefix("cmdstat_")?.split_once(':')?;
         if !["eval", "evalsha", "fcall"].contains(&command) {
             return None;
         }
-        let field = statistics.split(',').find_map(|field| field.strip_prefix("usec="))?;
-        field.parse::<u64>().ok()
+        statistics.split(',').find_map(|part| part.strip_prefix(field))?.parse::<u64>().ok()
     });
-    Duration::from_micros(microseconds.sum())
+    values.sum()
 }
 
 #[cfg(test)]
@@ -75,6 +85,7 @@ mod tests {
             cmdstat_evalsha:calls=3,usec=30,usec_per_call=10.00,rejected_calls=0,failed_calls=1\r\n\
             cmdstat_eval:calls=1,usec=12,usec_per_call=12.00,rejected_calls=0,failed_calls=0\r\n";
         assert_eq!(scripts(commands), Duration::from_micros(42));
+        assert_eq!(sum_of(commands, "calls="), 4);
         assert_eq!(scripts("# Commandstats\r\n"), Duration::ZERO);
     }
 }

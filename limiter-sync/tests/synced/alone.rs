@@ -40,7 +40,7 @@ async fn decides_as_if_there_were_no_centre() {
                 let right = pure.decide(&[charge], fleet.now());
                 assert_eq!(told, right.decisions()[0], "{limit:?}: step {step} of seed {seed}");
                 if random.once_in(exchanges) {
-                    fleet.nodes[0].exchange().await.expect("the centre answers");
+                    fleet.nodes[0].sync_now().await.expect("the centre answers");
                 }
             }
         }

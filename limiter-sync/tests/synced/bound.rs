@@ -52,11 +52,11 @@ async fn drive(course: &Course, limit: &Limit) -> Vec<(u64, u32)> {
                 way.set(Way::Open);
                 if course.partition > 0 && random.once_in(200) {
                     back[node] = now + random.below(course.partition);
-                    way.set(if random.once_in(2) { Way::Closed } else { Way::OneWay });
+                    way.set(if random.once_in(2) { Way::Closed } else { Way::ThereOnly });
                 }
             }
             if now >= next[node] {
-                let _ = fleet.nodes[node].exchange().await;
+                let _ = fleet.nodes[node].sync_now().await;
                 // Steps are at most 40 ms long, so exchanges come up to that much later than they are due.
                 next[node] = now + course.interval * (90 + random.below(21)) / 100;
             }

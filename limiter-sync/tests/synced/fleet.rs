@@ -22,7 +22,7 @@ pub(crate) enum Way {
     /// They don't arrive.
     Closed = 1,
     /// They arrive, but the answers get lost.
-    OneWay = 2,
+    ThereOnly = 2,
 }
 
 /// A node's way to the centre.
@@ -134,11 +134,11 @@ impl Fleet {
     }
 
     /// Everybody tells, and everybody is told: whoever told first is told by its next exchange what the others told after
-    /// it.
+    /// it, and looks once more after that.
     pub(crate) async fn exchange(&self) {
-        for _ in 0..2 {
+        for _ in 0..3 {
             for node in &self.nodes {
-                let _ = node.exchange().await;
+                let _ = node.sync_now().await;
             }
         }
     }

@@ -6,10 +6,10 @@ use proptest::prelude::*;
 use tollgate_conformance::Seed;
 use tollgate_core::{Action, Limit, LimitBuilder, Source, Store};
 
-use crate::fleet::{Fleet, WHO, Way};
+use crate::fleet::{Fleet, Node, WHO, Way};
 
 fn leasing(nodes: usize) -> Fleet {
-    Fleet::of(nodes, |node| node.leasing())
+    Fleet::of(nodes, Node::leasing)
 }
 
 #[tokio::test]
@@ -115,9 +115,9 @@ proptest! {
                 fleet.advance(Duration::from_millis(random.below(30)));
                 for (node, synced) in fleet.nodes.iter().enumerate() {
                     match random.below(12) {
-                        0 => drop(synced.exchange().await),
+                        0 => drop(synced.sync_now().await),
                         1 if random.once_in(8) => synced.store().set(Way::Closed),
-                        1 if random.once_in(8) => synced.store().set(Way::OneWay),
+                        1 if random.once_in(8) => synced.store().set(Way::ThereOnly),
                         1 => synced.store().set(Way::Open),
                         _ => {}
                     }
@@ -153,7 +153,7 @@ async fn nearly_all_of_the_limit_is_used() {
             fleet.advance(Duration::from_millis(1));
             for node in 0..10 {
                 if milli % 100 == node * 10 {
-                    fleet.nodes[node].exchange().await.expect("the centre answers");
+                    fleet.nodes[node].sync_now().await.expect("the centre answers");
                 }
                 if milli >= 2_000 && (milli + node) % 100 < pressure {
                     passed += fleet.passed(node, &limit, 1).await;

@@ -44,9 +44,9 @@ proptest! {
                 let node = &fleet.nodes[usize::try_from(random.below(nodes as u64)).expect("small")];
                 match random.below(10) {
                     0 => node.store().set(Way::Closed),
-                    1 => node.store().set(Way::OneWay),
+                    1 => node.store().set(Way::ThereOnly),
                     2 => node.store().set(Way::Open),
-                    3..=5 => drop(node.exchange().await),
+                    3..=5 => drop(node.sync_now().await),
                     6 => fleet.advance(Duration::from_millis(random.below(100))),
                     _ => {
                         let cost = u32::try_from(random.below(9)).expect("small");
@@ -71,9 +71,9 @@ proptest! {
 async fn an_answer_that_was_lost_is_not_booked_again() {
     let (fleet, limit) = (Fleet::of(1, |node| node), slow(2));
     assert_eq!(fleet.take(0, &limit, 7).await.granted(), 7);
-    fleet.nodes[0].store().set(Way::OneWay);
+    fleet.nodes[0].store().set(Way::ThereOnly);
     for _ in 0..3 {
-        assert!(fleet.nodes[0].exchange().await.is_err());
+        assert!(fleet.nodes[0].sync_now().await.is_err());
     }
     assert_eq!(booked(&fleet, &limit).await, 7, "it arrived, and once");
     assert_eq!(fleet.take(0, &limit, 5).await.granted(), 5);

@@ -23,7 +23,7 @@ async fn overloaded(
         let mut sum = 0;
         for node in 0..nodes {
             if milli % 100 == node * 100 / nodes {
-                fleet.nodes[node].exchange().await.expect("the centre answers");
+                fleet.nodes[node].sync_now().await.expect("the centre answers");
             }
             sum += fleet.passed(node, limit, demand(node, milli)).await;
         }
@@ -62,7 +62,7 @@ async fn a_node_that_comes_late_gets_its_share() {
         fleet.advance(STEP);
         for (node, passed) in each.iter_mut().enumerate() {
             if milli % 100 == node * 50 {
-                fleet.nodes[node].exchange().await.expect("the centre answers");
+                fleet.nodes[node].sync_now().await.expect("the centre answers");
             }
             *passed += fleet.passed(node, &limit, 2).await;
         }

@@ -18,7 +18,7 @@ async fn silent_for(span: Duration, then: WhenStale) -> Fleet {
     let fleet = Fleet::of(1, |node| node.every(Duration::from_millis(100)).when_stale(then));
     assert_eq!(fleet.passed(0, &limit(), 1).await, 1);
     fleet.nodes[0].store().set(Way::Closed);
-    assert!(fleet.nodes[0].exchange().await.is_err());
+    assert!(fleet.nodes[0].sync_now().await.is_err());
     fleet.advance(span);
     fleet
 }
@@ -57,7 +57,7 @@ async fn the_centre_is_back_as_soon_as_it_answers() {
     let fleet = silent_for(10 * SECOND, WhenStale::Deny).await;
     assert!(fleet.take(0, &limit(), 1).await.is_denied());
     fleet.nodes[0].store().set(Way::Open);
-    fleet.nodes[0].exchange().await.expect("it answers");
+    fleet.nodes[0].sync_now().await.expect("it answers");
     let decision = fleet.take(0, &limit(), 1).await;
     assert_eq!((decision.is_allowed(), decision.source()), (true, Source::Store));
     assert_eq!(fleet.nodes[0].insight().silent, Duration::ZERO);
@@ -71,7 +71,7 @@ async fn each_limit_has_its_own_way() {
     });
     assert_eq!(fleet.passed(0, &limit(), 1).await + fleet.passed(0, &login, 1).await, 2);
     fleet.nodes[0].store().set(Way::Closed);
-    assert!(fleet.nodes[0].exchange().await.is_err());
+    assert!(fleet.nodes[0].sync_now().await.is_err());
     fleet.advance(SECOND);
     assert!(fleet.take(0, &limit(), 1).await.is_allowed());
     assert!(fleet.take(0, &login, 1).await.is_denied());

@@ -11,6 +11,9 @@ use tollgate_core::{
 };
 use tollgate_limiter_sync::{ColdKeys, Synced};
 
+/// How many trials run at a time, unless an argument says: on real servers they wait more than they compute.
+const AT_A_TIME: usize = 8;
+
 /// A node by a clock that shows what its callers say.
 pub(crate) struct Node<S: Store + 'static> {
     synced: Synced<S, ManualClock>,
@@ -32,7 +35,7 @@ impl<S: Store + 'static> Node<S> {
         self.clock.set(now);
         let answer = call.await;
         if self.alone == Some(Exchanges::EachTime) {
-            self.synced.exchange().await.expect("the centre answers");
+            self.synced.sync_now().await.expect("the centre answers");
         }
         answer
     }
@@ -107,7 +110,9 @@ pub(crate) fn run<T: Subject>(subject: impl Fn() -> T, all: bool) -> ExitCode {
     if all {
         add("alone, never exchanging", Some(Exchanges::Never));
     }
-    libtest_mimic::run(&Arguments::from_args(), planned).exit_code()
+    let mut arguments = Arguments::from_args();
+    arguments.test_threads.get_or_insert(AT_A_TIME);
+    libtest_mimic::run(&arguments, planned).exit_code()
 }
 
 /// Limits that change their numbers while nobody tells the centre, and traces that do so.

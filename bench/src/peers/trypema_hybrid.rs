@@ -1,0 +1,62 @@
+//! trypema: decisions by local state, exchanged with Redis in the background.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use ::redis::Client;
+use ::trypema::hybrid::{HybridRateLimiterProvider, SyncInterval};
+use ::trypema::redis::{RedisKey, RedisKeyRef};
+use ::trypema::{RateLimit, RateLimitDecision, RateLimiterBuilder, WindowSize};
+use tokio::runtime::Handle;
+
+use crate::redis::subject::{Failure, Place};
+use crate::subject::{Quota, Subject, Traffic};
+
+pub fn keyed(runtime: &Handle, place: &Place, every: Duration) -> Result<Box<dyn Subject>, Failure> {
+    let Quota { count, period } = Traffic::Admitted.quota();
+    let provider = runtime.block_on(async {
+        let connection = Client::open(&*place.url)?.get_connection_manager().await?;
+        let provider = HybridRateLimiterProvider::builder(connection)
+            .prefix(RedisKey::try_from(place.namespace.clone())?)
+            .window_size(WindowSize::seconds_or_panic(period.as_secs()))
+            .sync_interval(SyncInterval::milliseconds(u64::try_from(every.as_millis())?)?)
+            .disable_cleanup()
+            .build()?;
+        Ok::<_, Failure>(provider)
+    })?;
+    let rate = RateLimit::per_second_or_panic(f64::from(count) / period.as_secs_f64());
+    Ok(Box::new(Keyed { provider, rate, runtime: runtime.clone() }))
+}
+
+struct Keyed {
+    provider: Arc<HybridRateLimiterProvider>,
+    rate: RateLimit,
+    runtime: Handle,
+}
+
+impl Subject for Keyed {
+    /// By the call that its documentation has for hot paths, and by the one that waits where that does not know.
+    fn check(&self, key: &str) -> bool {
+        let key = RedisKeyRef::try_from(key).expect("a valid key");
+        let decision = match self.provider.absolute().try_inc(key, 1).expect("local state is fine") {
+            Some(decision) => decision,
+            None => self.wait(key),
+        };
+        matches!(decision, RateLimitDecision::Allowed)
+    }
+}
+
+impl Keyed {
+    #[cold]
+    fn wait(&self, key: RedisKeyRef<'_>) -> RateLimitDecision {
+        let key = RedisKey::try_from(key.as_str()).expect("a valid key");
+        let mut decided = pin!(self.provider.absolute().inc(&key, &self.rate, 1));
+        match decided.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(decision) => decision.expect("it answers"),
+            Poll::Pending => self.runtime.block_on(decided).expect("redis answers"),
+        }
+    }
+}

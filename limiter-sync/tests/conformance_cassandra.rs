@@ -1,0 +1,42 @@
+//! The conformance suite through `Synced`, with one real Cassandra as centre: a container, or whatever
+//! `TOLLGATE_TEST_CASSANDRA` names. As `tollgate::connect` makes a store: with its calls gathered.
+
+mod through;
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use tollgate_conformance::{Subject, servers};
+use tollgate_resilience::Coalesced;
+use tollgate_store_cassandra::{CassandraStore, Config, Replication};
+
+#[derive(Default)]
+struct Cassandra {
+    store: OnceCell<CassandraStore>,
+}
+
+impl Subject for Cassandra {
+    type Store = Coalesced<CassandraStore>;
+
+    async fn open(&self) -> Self::Store {
+        let connect = async || {
+            let url = servers::cassandra_url().await;
+            let config = Config::new(format!("{url}/synced")).call_timeout(Duration::from_secs(20));
+            config.create_schema(&Replication::Simple(1)).await.expect("a schema");
+            config.must_be_there().connect().await.expect("a cluster to try")
+        };
+        let store = self.store.get_or_init(connect).await.clone();
+        // One for each trial: those who gather share a time, and trials have their own.
+        Coalesced::new(store).in_flight(1).patience(Duration::from_secs(10))
+    }
+
+    // A step takes milliseconds.
+    fn replay_steps(&self) -> usize {
+        200
+    }
+}
+
+fn main() -> ExitCode {
+    through::run(Cassandra::default, false)
+}
