@@ -1,6 +1,6 @@
 // Its examples need what they show.
 #![cfg_attr(
-    all(feature = "memory", feature = "redis", feature = "cassandra", feature = "resilience"),
+    all(feature = "memory", feature = "redis", feature = "cassandra", feature = "resilience", feature = "sync"),
     doc = include_str!("../README.md")
 )]
 //!
@@ -8,7 +8,7 @@
 //!
 //! This crate re-exports `tollgate-core` and brings stores along, each by a feature: `memory`, which is on by default,
 //! `redis` and `cassandra`. [`in_memory`] is a limiter on the first; [`connect`] is one on whichever store a URL names. The features
-//! `resilience` and `observe` bring the modules of these names.
+//! `resilience`, `sync` and `observe` bring the modules of these names.
 
 mod connect;
 
@@ -40,6 +40,12 @@ pub mod cassandra {
 #[cfg(feature = "resilience")]
 pub mod resilience {
     pub use tollgate_resilience::*;
+}
+
+/// Decisions at memory speed, a central truth: [`Synced`](sync::Synced) decides here, and exchanges with a store every so often.
+#[cfg(feature = "sync")]
+pub mod sync {
+    pub use tollgate_limiter_sync::*;
 }
 
 /// Events as metrics and as tracing.

@@ -87,6 +87,11 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         &self.store
     }
 
+    /// The store, to put something around it.
+    pub fn into_store(self) -> S {
+        self.store
+    }
+
     /// The clock.
     pub fn clock(&self) -> &C {
         &self.clock
