@@ -34,12 +34,20 @@ impl From<State> for Kept {
     }
 }
 
-/// What is known here of a key.
+/// What is known here of a key. Small, because a decision touches nothing else if nobody else is there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Copy {
     kept: Kept,
-    share: Share,
     owed: Owed,
+    company: Option<Box<Company>>,
+}
+
+/// What a node has to know that shares a key with others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Company {
+    share: Share,
+    /// When the first of the takes was that wait to be told.
+    begin: Time,
 }
 
 impl Copy {
@@ -81,26 +89,28 @@ impl Copy {
 
     /// Whether an exchange is worth something: there is something to book, or somebody was turned away for want of a share.
     pub(crate) fn wants_exchange(&self) -> bool {
-        self.owes() || self.share.missed()
+        self.owes() || self.company.as_ref().is_some_and(|company| company.share.missed())
     }
 
     /// What is to be booked, from now on on its way, and whether it took long to come to that.
     pub(crate) fn hand_out(&mut self, tracked: &Tracked, now: Time) -> (Owed, bool) {
         let mut owed = std::mem::take(&mut self.owed);
-        // A node that is alone need not care for what others took meanwhile.
-        let shared = matches!(tracked.booking, Booking::Drip { .. }) && !self.share.is_whole();
-        let late = shared && owed.spread(tracked.interval.saturating_mul(LATE), now);
+        let Some(company) = &self.company else { return (owed, false) };
+        let waited = now.nanos().saturating_sub(company.begin.nanos());
+        let late = matches!(tracked.booking, Booking::Drip { .. })
+            && owed.is_taking()
+            && waited > tracked.interval.saturating_mul(LATE);
+        if late {
+            // Others have taken from it meanwhile, too. If all of them told that it was just now, what came in meanwhile would be
+            // missing once for each.
+            owed.begun(company.begin);
+        }
         (owed, late)
     }
 
     /// Decides a charge that stands alone.
     #[inline]
     pub(crate) fn decide(&mut self, charge: &Charge<'_>, tracked: &Tracked, now: Time) -> Decision {
-        if self.share.is_whole() {
-            let decision = self.apply(charge, now);
-            self.note(charge, &decision, tracked, now);
-            return decision;
-        }
         match self.within_share(charge, tracked, now) {
             Ok(charge) => {
                 let decision = self.apply(&charge, now);
@@ -120,11 +130,11 @@ impl Copy {
         }
         let take = flow.take(full.at, now, cost);
         let Some(next) = take.next() else { return Some(take) };
-        if !self.share.is_whole() {
-            if self.share.budget(tracked.rate, now) < f64::from(cost) {
+        if let Some(company) = &mut self.company {
+            if company.share.budget(tracked.rate, now) < f64::from(cost) {
                 return None;
             }
-            self.share.spend(cost.into(), tracked.rate, now);
+            company.spend(cost.into(), &self.owed, tracked, now);
         }
         *full = flow.state(next.nanos(), false);
         self.owed.take(tracked.booking, cost, now);
@@ -140,26 +150,27 @@ impl Copy {
     ) -> Result<Charge<'a>, Decision> {
         let cost = charge.get_cost();
         let takes = matches!(charge.get_action(), Action::Take { max_wait: None } | Action::TakeUpTo);
-        if self.share.is_whole() || !takes || cost == 0 {
+        if self.company.is_none() || !takes || cost == 0 {
             return Ok(*charge);
         }
-        let drips = matches!(tracked.booking, Booking::Drip { .. });
-        if !drips && self.fresh_at() <= now {
-            self.share.refilled(tracked.rate, now);
-        }
+        let begins = !matches!(tracked.booking, Booking::Drip { .. }) && self.fresh_at() <= now;
         let there = self.look(charge, now);
         let left = tokens(&there);
-        let budget = self.share.budget(tracked.rate, now);
+        let Some(Company { share, .. }) = self.company.as_deref_mut() else { return Ok(*charge) };
+        if begins {
+            share.refilled(tracked.rate, now);
+        }
+        let budget = share.budget(tracked.rate, now);
         if budget >= f64::from(cost) || left < f64::from(cost) {
             // What is not even there is denied by the copy itself, with the wait that cures it.
             return Ok(*charge);
         }
-        self.share.miss(f64::from(cost));
+        share.miss(f64::from(cost));
         if matches!(charge.get_action(), Action::TakeUpTo) && budget >= 1.0 {
             return Ok(charge.cost(whole(budget)));
         }
         // There is something, only not for this node: until its share has come in, or the next exchange tells more.
-        let wait = nanos(self.share.wait(tracked.rate, f64::from(cost), now));
+        let wait = nanos(share.wait(tracked.rate, f64::from(cost), now));
         let wait = (tracked.interval / 2).min(wait).max(1);
         Err(RawDecision { outcome: Outcome::Denied, granted: 0, wait, ..there.raw() }.into())
     }
@@ -176,16 +187,17 @@ impl Copy {
         if granted == 0 || decision.is_denied() {
             return;
         }
+        let back = matches!(charge.get_action(), Action::Refund { .. });
+        if let Some(company) = &mut self.company {
+            let amount = if back { -f64::from(granted) } else { f64::from(granted) };
+            company.spend(amount, &self.owed, tracked, now);
+        }
         match charge.get_action() {
             // As it was asked for: how much of a refund is worth something is for the centre to say.
             action @ (Action::Debit { .. } | Action::Refund { .. }) => {
                 self.owed.book(charge.get_cost(), given(action, now));
             }
             _ => self.owed.take(tracked.booking, granted, now),
-        }
-        if !self.share.is_whole() {
-            let sign = if matches!(charge.get_action(), Action::Refund { .. }) { -1.0 } else { 1.0 };
-            self.share.spend(sign * f64::from(granted), tracked.rate, now);
         }
     }
 
@@ -242,7 +254,9 @@ impl Copy {
             pending: signed(self.owed.sum().max(0)),
             left,
         };
-        self.share.learn(news, tracked.rate, now, die);
+        let mut company = self.company.take().unwrap_or_default();
+        company.share.learn(news, tracked.rate, now, die);
+        self.company = (!company.share.is_whole()).then_some(company);
         debt.max(0.0)
     }
 
@@ -266,6 +280,16 @@ impl Copy {
         let mut state = self.state();
         state.merge(&tracked.limit, other);
         self.kept = state.into();
+    }
+}
+
+impl Company {
+    /// Something is spent, beside what is owed already.
+    fn spend(&mut self, amount: f64, owed: &Owed, tracked: &Tracked, now: Time) {
+        if !owed.is_taking() {
+            self.begin = now;
+        }
+        self.share.spend(amount, tracked.rate, now);
     }
 }
 

@@ -90,10 +90,9 @@ impl Entry {
 /// owe a few takes and nothing else.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owed {
-    /// The last takes, put together, the instant that they belong to, and when the first of them was.
+    /// The last takes, put together, and the instant that they belong to.
     taken: u64,
     since: Time,
-    begin: Time,
     /// What was there before them.
     #[expect(clippy::box_collection, reason = "a word where there is nothing, which is nearly everywhere")]
     earlier: Option<Box<Vec<Entry>>>,
@@ -104,7 +103,7 @@ impl Owed {
     #[inline]
     pub(crate) fn take(&mut self, booking: Booking, amount: u32, at: Time) {
         if self.taken == 0 {
-            (self.since, self.begin) = (at, at);
+            self.since = at;
         } else {
             match booking {
                 Booking::Drip { token } => {
@@ -173,14 +172,15 @@ impl Owed {
         }
     }
 
-    /// Takes from a bucket over so long a time belong to its begin. Others have taken from it meanwhile, too, and if all of them
-    /// told that it was all taken just now, what came in meanwhile would be missing once for each. Says whether it is so.
-    pub(crate) fn spread(&mut self, longer_than: u64, now: Time) -> bool {
-        let late = self.taken > 0 && now.nanos().saturating_sub(self.begin.nanos()) > longer_than;
-        if late {
-            self.since = self.begin;
-        }
-        late
+    /// Whether there are takes that may still be put together with others.
+    #[inline]
+    pub(crate) fn is_taking(&self) -> bool {
+        self.taken > 0
+    }
+
+    /// The last takes began at `begin`, and belong there.
+    pub(crate) fn begun(&mut self, begin: Time) {
+        self.since = begin;
     }
 
     /// Whether there is nothing to book.

@@ -9,6 +9,8 @@ use tollgate_core::{Limit, Time};
 const MEMORY: f64 = 0.8;
 /// What a node may spend beyond its part of what was spent, as a part of all: how those come in that had nothing.
 const FLOOR: f64 = 1.0 / 256.0;
+/// What others spent is nobody's if it is less than this part of what was spent here.
+const NOBODY: f32 = 0.01;
 /// How much of what is left counts. Everybody sees it before anybody has told what they took of it, so that all of it would be
 /// taken twice, and then nothing for a while.
 const CAUTION: f64 = 0.5;
@@ -29,7 +31,7 @@ impl Rate {
     }
 }
 
-/// What this node may spend, and what it and the others spent at the last exchanges.
+/// What a node may spend that has seen others, and what it and they spent at the last exchanges.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Share {
     /// When there was nothing left to spend, or will be.
@@ -43,16 +45,12 @@ pub(crate) struct Share {
 }
 
 impl Share {
-    /// Nobody else was seen: all of it.
-    #[inline]
+    /// Whether nobody else was seen lately: all of it is ours.
     pub(crate) fn is_whole(&self) -> bool {
-        self.others <= 0.0
+        self.others <= self.own * NOBODY
     }
 
     fn part(&self) -> f64 {
-        if self.is_whole() {
-            return 1.0;
-        }
         let (own, others) = (f64::from(self.own), f64::from(self.others));
         (own / (own + others) + FLOOR).min(1.0)
     }
@@ -92,8 +90,7 @@ impl Share {
         self.empty_at = before(now, rate.capacity * rate.token);
     }
 
-    /// An exchange told that `left` is there, and what the others spent while `own` was booked for this node and `pending` was
-    /// spent since. `die` is a random number below 1.
+    /// An exchange told something. `die` is a random number below 1.
     pub(crate) fn learn(&mut self, news: News, rate: Rate, now: Time, die: f64) {
         let News { own, others, pending, left } = news;
         let (unused, missed) = (self.budget(rate, now), f64::from(self.missed));
@@ -115,9 +112,12 @@ impl Share {
 /// What an exchange tells.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct News {
+    /// What was booked for this node, and what the others spent.
     pub(crate) own: f64,
     pub(crate) others: f64,
+    /// What was spent here since.
     pub(crate) pending: f64,
+    /// What is there.
     pub(crate) left: f64,
 }
 

@@ -1,7 +1,7 @@
 //! What is known here of each key: a bounded table in parts, each behind a lock.
 
 use std::hash::{BuildHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use hashbrown::HashTable;
 use slab::Slab;
@@ -14,18 +14,24 @@ use crate::terms::{Mode, Tracked};
 
 /// Locks that the keys are spread over.
 const SHARDS: usize = 64;
+/// How long a caller stays away from a lock that is taken, each time it tries, before it sleeps.
+const PAUSES: [u32; 8] = [4, 8, 16, 32, 32, 32, 32, 32];
 /// How many replicas an insertion looks at for ones that nobody needs any more.
 const SWEEP: usize = 2;
 /// How many a full shard looks at for the one that is needed least.
 const SAMPLE: usize = 16;
 
-/// What a limit and a key are known by: a keyed hash of 128 bits, of which the first half also says where to look. Nobody outside
-/// sees it, and two keys share one with a probability below one in 10^20, so keys themselves are read by exchanges only.
+/// What a limit and a key are known by: two keyed hashes. One says where to look, the other what to look for. Nobody outside sees
+/// them, and a new key meets one that it is compared with by chance with a probability of about one in ten trillion, as in the memory
+/// store, so keys themselves are read by exchanges only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Print {
     place: u64,
-    tag: u64,
+    tag: Tag,
 }
+
+/// 40 bits: what is left of a line of the cache.
+type Tag = [u8; 5];
 
 /// A key, and its place in the table.
 #[derive(Clone, Debug, Default)]
@@ -57,15 +63,16 @@ pub(crate) enum Ledger {
     /// A copy of the state.
     Copy(Copy),
     /// Tokens in hand.
-    Pool(Pool),
+    Pool(Box<Pool>),
 }
 
-/// What is known here of a key, and all that a decision touches: two lines of the cache.
+/// What is known here of a key, and all that nearly every decision touches: one line of the cache.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Replica {
     pub(crate) ledger: Ledger,
     pub(crate) tracked: Arc<Tracked>,
-    tag: u64,
+    tag: Tag,
     /// The next exchange will look at it.
     due: bool,
     /// Something of it is under way to the centre.
@@ -73,6 +80,8 @@ pub(crate) struct Replica {
     /// How many more looks what others tell meanwhile is worth.
     pub(crate) looks: u8,
 }
+
+const _: () = assert!(size_of::<Replica>() == 64, "one line of the cache");
 
 impl Replica {
     /// Whether it says nothing that a new one would not say, and nobody waits for anything of it.
@@ -264,7 +273,7 @@ impl Shard {
 pub(crate) struct Table {
     shards: Box<[Padded]>,
     places: foldhash::quality::RandomState,
-    tags: foldhash::fast::RandomState,
+    tags: foldhash::quality::RandomState,
 }
 
 /// A cache line of its own, so that one lock's callers do not slow down another's.
@@ -280,16 +289,14 @@ impl Table {
         Self {
             shards: (0..shards).map(|_| Padded(Mutex::new(Shard::new(per_shard)))).collect(),
             places: foldhash::quality::RandomState::default(),
-            tags: foldhash::fast::RandomState::default(),
+            tags: foldhash::quality::RandomState::default(),
         }
     }
 
     #[inline]
     pub(crate) fn print(&self, charge: &Charge<'_>) -> Print {
-        Print {
-            place: hashed(self.places.build_hasher(), charge),
-            tag: hashed(self.tags.build_hasher(), charge),
-        }
+        let [.., a, b, c, d, e] = hashed(self.tags.build_hasher(), charge).to_le_bytes();
+        Print { place: hashed(self.places.build_hasher(), charge), tag: [a, b, c, d, e] }
     }
 
     /// Which shard a key belongs to. The table within takes the other bits.
@@ -300,7 +307,17 @@ impl Table {
 
     #[inline]
     pub(crate) fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
-        self.shards[shard].0.lock().unwrap_or_else(PoisonError::into_inner)
+        let mutex = &self.shards[shard].0;
+        // It is held for nanoseconds, and to be woken takes microseconds. Who waits stays away for longer and longer: whoever
+        // has the key's memory at hand is done sooner than that could change sides each time.
+        for pause in PAUSES {
+            match mutex.try_lock() {
+                Ok(guard) => return guard,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => (0..pause).for_each(|_| std::hint::spin_loop()),
+            }
+        }
+        mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn shards(&self) -> std::ops::Range<usize> {
@@ -329,6 +346,6 @@ fn hashed(mut hasher: impl Hasher, charge: &Charge<'_>) -> u64 {
 pub(crate) fn empty_ledger(tracked: &Tracked) -> Ledger {
     match tracked.mode {
         Mode::Deltas => Ledger::Copy(Copy::default()),
-        Mode::Lease => Ledger::Pool(Pool::default()),
+        Mode::Lease => Ledger::Pool(Box::default()),
     }
 }
