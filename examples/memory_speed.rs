@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::sync::Synced;
-use tollgate::{AnyStore, Limit, Limiter};
+use tollgate::{AnyStore, Limit, Limiter, Timer};
 
 type Node = Limiter<Synced<Arc<AnyStore>>>;
 
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     // The nodes exchange by themselves; to wait for them is only for the example.
     while nodes.iter().any(|node| node.store().insight().exchanges < 3) {
-        tokio::time::sleep(every).await;
+        central.clock().sleep(every).await;
     }
     println!("the centre has {} left", central.peek(&api, "everybody").await?.remaining());
     for (number, node) in nodes.iter().enumerate() {
@@ -61,7 +61,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             *passed = ask(node, &api, 100).await?;
         }
         println!("round {round}: {passed:?} of 100 each passed");
-        tokio::time::sleep(3 * every).await;
+        central.clock().sleep(3 * every).await;
     }
 
     // Nothing that was granted is forgotten.

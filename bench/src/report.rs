@@ -35,7 +35,11 @@ impl Findings {
         match self.0.get(&(subject, column.to_owned())) {
             Some(Finding::Figure { value, crowded }) => {
                 let mark = if *crowded { "~" } else { "" };
-                let decimals = usize::from(*value < 99.95);
+                let decimals = match *value {
+                    small if small < 1.0 => 3,
+                    medium if medium < 99.95 => 1,
+                    _ => 0,
+                };
                 format!("{mark}{value:.decimals$}")
             }
             Some(Finding::Cannot(_)) => "cannot".to_owned(),

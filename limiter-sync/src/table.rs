@@ -295,8 +295,9 @@ impl Table {
 
     #[inline]
     pub(crate) fn print(&self, charge: &Charge<'_>) -> Print {
-        let [.., a, b, c, d, e] = hashed(self.tags.build_hasher(), charge).to_le_bytes();
-        Print { place: hashed(self.places.build_hasher(), charge), tag: [a, b, c, d, e] }
+        let bytes = hashed(self.tags.build_hasher(), charge).to_be_bytes();
+        let tag = bytes.first_chunk().copied().unwrap_or_default();
+        Print { place: hashed(self.places.build_hasher(), charge), tag }
     }
 
     /// Which shard a key belongs to. The table within takes the other bits.

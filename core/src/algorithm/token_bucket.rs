@@ -49,9 +49,9 @@ mod tests {
         let mut bucket = Trying::new(Limit::per_second(10).burst(10));
         let then = bucket.now();
         bucket.advance(millis(2_000));
-        for debit in 1..=4 {
+        for debit in 1..=4_u32 {
             let told = bucket.debit_at(10, then);
-            assert_eq!(told.reset_after(), millis(1_000) * u32::max(debit, 2) - millis(2_000));
+            assert_eq!(told.reset_after(), millis(1_000) * debit.saturating_sub(2));
         }
     }
 

@@ -88,7 +88,7 @@ async fn less_than_a_token_for_each_of_many_nodes_is_used_as_well() {
     // A share of the whole bucket is half a token.
     let limit = Limit::per_second(10).build("api").expect("valid");
     let fleet = Fleet::of(20, |node| node);
-    let demand = |node: usize, milli: usize| usize::from((milli + node * 31) % 300 == 0);
+    let demand = |node: usize, milli: usize| usize::from((milli + node * 31).is_multiple_of(300));
     let passed = overloaded(&fleet, &limit, demand, 60_000).await;
     let all: usize = passed[20_000..].iter().sum();
     assert!((360..=440).contains(&all), "{all} in forty seconds");

@@ -107,8 +107,10 @@ impl<C: Clock> Observer for Log<C> {
             Event::Exchanged { keys, took, debt, error: None, .. } => {
                 trace!(target: TARGET, keys, ?took, debt, "local and central state were exchanged");
             }
-            Event::Exchanged { took, error: error @ Some(_), .. } => self.store_called(took, error),
-            Event::StoreCalled { took, error } => self.store_called(took, error),
+            // A centre that did not answer is a store that failed.
+            Event::Exchanged { took, error, .. } | Event::StoreCalled { took, error } => {
+                self.store_called(took, error);
+            }
             // Events that are newer than this crate.
             _ => {}
         }
