@@ -1,15 +1,16 @@
 //! The task that exchanges, and what happens when an instance goes.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tollgate_core::{Store, Timer};
 
 use crate::exchange::jittered;
-use crate::shared::Shared;
+use crate::shared::{Shared, lock};
 
 /// How long an instance that was dropped goes on trying to book what it owes.
 const LAST_PATIENCE: Duration = Duration::from_secs(10);
@@ -20,13 +21,18 @@ const PAUSE: Duration = Duration::from_millis(50);
 pub(crate) struct Running<S: Store + 'static, C: Timer + 'static> {
     shared: Arc<Shared<S, C>>,
     beats: Vec<Duration>,
-    /// There once the task runs: ends it.
-    task: OnceLock<Arc<Notify>>,
+    /// There once the task was started.
+    task: Mutex<Option<Task>>,
+}
+
+struct Task {
+    end: Arc<Notify>,
+    handle: JoinHandle<()>,
 }
 
 impl<S: Store + 'static, C: Timer + 'static> Running<S, C> {
     pub(crate) fn new(shared: Arc<Shared<S, C>>, beats: Vec<Duration>) -> Self {
-        Self { shared, beats, task: OnceLock::new() }
+        Self { shared, beats, task: Mutex::default() }
     }
 
     #[inline]
@@ -36,30 +42,32 @@ impl<S: Store + 'static, C: Timer + 'static> Running<S, C> {
 
     /// Starts the task, if it does not run and there is a runtime to run it on.
     pub(crate) fn start(&self) {
-        if self.task.get().is_some() {
+        let mut task = lock(&self.task);
+        // It ends with its runtime, and a program may have another.
+        if task.as_ref().is_some_and(|task| !task.handle.is_finished()) {
             return;
         }
         let Ok(runtime) = Handle::try_current() else { return };
-        self.task.get_or_init(|| {
-            let end = Arc::<Notify>::default();
-            let (shared, beats, ended) = (Arc::clone(&self.shared), self.beats.clone(), Arc::clone(&end));
-            runtime.spawn(async move {
-                let count = beats.len();
-                tokio::select! {
-                    _ = join_all(beats.into_iter().enumerate().map(|(beat, interval)| shared.beat(beat, interval))) => {}
-                    () = ended.notified() => shared.flush_in_time(count).await,
-                }
-            });
-            end
+        let end = Arc::<Notify>::default();
+        let (shared, beats, ended) = (Arc::clone(&self.shared), self.beats.clone(), Arc::clone(&end));
+        let handle = runtime.spawn(async move {
+            let count = beats.len();
+            let beats = beats.into_iter().enumerate().map(|(beat, interval)| shared.beat(beat, interval));
+            tokio::select! {
+                _ = join_all(beats) => {}
+                () = ended.notified() => shared.flush_in_time(count).await,
+            }
         });
+        *task = Some(Task { end, handle });
     }
 }
 
 impl<S: Store + 'static, C: Timer + 'static> Drop for Running<S, C> {
     fn drop(&mut self) {
-        match (self.task.get(), Handle::try_current()) {
+        let task = lock(&self.task).take().filter(|task| !task.handle.is_finished());
+        match (task, Handle::try_current()) {
             // The task looks at what is owed itself.
-            (Some(end), _) => end.notify_one(),
+            (Some(task), _) => task.end.notify_one(),
             (None, Ok(runtime)) => {
                 let (shared, beats) = (Arc::clone(&self.shared), self.beats.len());
                 runtime.spawn(async move { shared.flush_in_time(beats).await });

@@ -149,8 +149,7 @@ impl Copy {
         now: Time,
     ) -> Result<Charge<'a>, Decision> {
         let cost = charge.get_cost();
-        let takes = matches!(charge.get_action(), Action::Take { max_wait: None } | Action::TakeUpTo);
-        if self.company.is_none() || !takes || cost == 0 {
+        if self.company.is_none() || !takes(charge) || cost == 0 {
             return Ok(*charge);
         }
         let begins = !matches!(tracked.booking, Booking::Drip { .. }) && self.fresh_at() <= now;
@@ -184,7 +183,10 @@ impl Copy {
     #[inline]
     pub(crate) fn note(&mut self, charge: &Charge<'_>, decision: &Decision, tracked: &Tracked, now: Time) {
         let granted = decision.granted();
-        if granted == 0 || decision.is_denied() {
+        // A refund that is worth nothing here may be worth something to others.
+        let books = matches!(charge.get_action(), Action::Debit { .. } | Action::Refund { .. });
+        let nothing = if books { charge.get_cost() == 0 } else { granted == 0 };
+        if nothing || decision.is_denied() {
             return;
         }
         let back = matches!(charge.get_action(), Action::Refund { .. });
@@ -208,10 +210,9 @@ impl Copy {
 
     /// Decides while the centre is silent.
     pub(crate) fn decide_stale(&mut self, charge: &Charge<'_>, tracked: &Tracked, now: Time) -> Decision {
-        let asks = matches!(charge.get_action(), Action::Take { .. } | Action::TakeUpTo);
         let decision = match tracked.when_stale {
             WhenStale::GoOn => self.decide(charge, tracked, now),
-            _ if !asks => self.decide(charge, tracked, now),
+            _ if !takes(charge) => self.decide(charge, tracked, now),
             WhenStale::Deny => return deny(charge, tracked),
             WhenStale::Shrink { .. } => {
                 let Some(shrunk) = &tracked.shrunk else { return deny(charge, tracked) };
@@ -250,11 +251,13 @@ impl Copy {
         let news = News {
             own: signed(told.sent.max(0)),
             // Less than a token is nobody's.
-            others: if before - left < 0.5 { 0.0 } else { before - left },
+            others: if before - left < 0.5 || !told.by_its_clock { 0.0 } else { before - left },
             pending: signed(self.owed.sum().max(0)),
             left,
         };
-        let mut company = self.company.take().unwrap_or_default();
+        // What waits to be told now began no earlier than that, as far as is known.
+        let met = || Box::new(Company { begin: now, ..Company::default() });
+        let mut company = self.company.take().unwrap_or_else(met);
         company.share.learn(news, tracked.rate, now, die);
         self.company = (!company.share.is_whole()).then_some(company);
         debt.max(0.0)
@@ -302,6 +305,13 @@ pub(crate) struct Told {
     pub(crate) sent: i64,
     /// It took long to come to that.
     pub(crate) late: bool,
+    /// What was known here goes by the centre's clock. Otherwise it cannot be compared.
+    pub(crate) by_its_clock: bool,
+}
+
+/// Whether a charge asks for something, rather than saying what is so.
+pub(crate) fn takes(charge: &Charge<'_>) -> bool {
+    matches!(charge.get_action(), Action::Take { .. } | Action::TakeUpTo)
 }
 
 /// Nothing passes while the centre is silent.

@@ -59,6 +59,18 @@ impl Parcel {
 pub(crate) struct Shipment {
     id: OperationId,
     parcels: Vec<Parcel>,
+    /// It may have been booked, and its answer lost: it must keep its id.
+    in_doubt: bool,
+}
+
+impl Shipment {
+    fn new(parcels: Vec<Parcel>) -> Self {
+        Self { id: OperationId::unique(), parcels, in_doubt: false }
+    }
+
+    fn charges(&self) -> impl Iterator<Item = Charge<'_>> {
+        self.parcels.iter().flat_map(Parcel::charges)
+    }
 }
 
 /// What an exchange of tokens has to do for one key.
@@ -133,7 +145,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
         self.deliver(parcels, errands).await
     }
 
-    /// Exchanges what these charges' keys owe, before its time.
+    /// Exchanges what these charges' keys owe, before its time. What is under way already is not waited for.
     pub(crate) async fn exchange_of(&self, charges: &[Charge<'_>]) -> Result<(), StoreError> {
         let parcels = charges.iter().filter_map(|charge| {
             let print = self.table.print(charge);
@@ -143,7 +155,12 @@ impl<S: Store, C: Clock> Shared<S, C> {
             let (replica, whom) = shard.both(index)?;
             replica.parcel(Place { shard: number, index }, whom, self.now())
         });
-        self.deliver(parcels.collect(), Vec::new()).await
+        // Only these: what others could not tell is not for this caller to wait for.
+        let ways = self.pack(parcels.collect()).into_iter().map(|shipment| OnItsWay::of(self, shipment));
+        let ways: Vec<_> = ways.collect();
+        self.asks(self.clock.now());
+        let told = join_all(ways.into_iter().map(|way| self.send(way))).await;
+        told.into_iter().try_for_each(|told| told.map(drop))
     }
 
     async fn deliver(&self, parcels: Vec<Parcel>, errands: Vec<Errand>) -> Result<(), StoreError> {
@@ -187,7 +204,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
         let more = |left: usize| left.checked_sub(1);
         while round.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok() {
             let Some(shipment) = lock(&self.waiting).pop_front() else { break };
-            match self.send(OnItsWay { shared: self, shipment: Some(shipment) }).await {
+            match self.send(OnItsWay::of(self, shipment)).await {
                 Ok(part) => {
                     tally = Tally { keys: tally.keys + part.keys, debt: tally.debt.max(part.debt) };
                 }
@@ -230,7 +247,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
         for parcel in parcels {
             let (more, lane) = (parcel.charges().count(), lane(&parcel));
             if last != Some(lane) || charges + more > MOST_CHARGES {
-                shipments.push(Shipment { id: OperationId::unique(), parcels: Vec::new() });
+                shipments.push(Shipment::new(Vec::new()));
                 (charges, last) = (0, Some(lane));
             }
             charges += more;
@@ -242,19 +259,31 @@ impl<S: Store, C: Clock> Shared<S, C> {
     }
 
     async fn send(&self, mut way: OnItsWay<'_, S, C>) -> Result<Tally, StoreError> {
-        let sent_at = self.clock.now();
+        let (sent_at, by_its_clock) = (self.clock.now(), self.knows_clock());
         let Some(shipment) = &way.shipment else { return Ok(Tally::default()) };
         let answer = {
-            let charges: Vec<_> = shipment.parcels.iter().flat_map(Parcel::charges).collect();
+            let mut charges: Vec<_> = shipment.charges().collect();
+            if !by_its_clock {
+                // Instants by our own clock mean nothing to the centre. It is an interval late at most.
+                for charge in &mut charges {
+                    *charge = of_now(*charge);
+                }
+            }
             self.store.exchange(Request::new(&charges).with_id(shipment.id), self.to_centre(sent_at)).await
         };
         let Some(shipment) = way.shipment.take() else { return Ok(Tally::default()) };
         match answer {
+            Ok(exports) if exports.len() != shipment.charges().count() => {
+                let why = "the centre answered an exchange without a state for each charge";
+                let error = StoreError::new(ErrorKind::Internal, why).with_unknown_effect();
+                self.keep(shipment, &error);
+                Err(error)
+            }
             Ok(exports) => {
                 if let Some(export) = exports.first() {
                     self.heard(export.at, sent_at);
                 }
-                Ok(self.unpack(shipment, exports))
+                Ok(self.unpack(shipment, exports, by_its_clock))
             }
             Err(error) => {
                 self.keep(shipment, &error);
@@ -264,26 +293,29 @@ impl<S: Store, C: Clock> Shared<S, C> {
     }
 
     /// Keeps what was not booked, or perhaps not, for the next exchange.
-    fn keep(&self, shipment: Shipment, error: &StoreError) {
+    fn keep(&self, mut shipment: Shipment, error: &StoreError) {
         let mut waiting = lock(&self.waiting);
+        shipment.in_doubt |= error.effect() == Effect::Unknown;
         // Something about one of the keys, perhaps: it must not hold up the others for ever.
-        let about_a_key = matches!(
-            error.kind(),
-            ErrorKind::Corrupt | ErrorKind::Unsupported | ErrorKind::Internal | ErrorKind::Full
-        );
-        if !about_a_key || error.effect() == Effect::Unknown || shipment.parcels.len() < 2 {
+        let about_a_key =
+            matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported | ErrorKind::Internal);
+        if about_a_key && error.effect() != Effect::Unknown {
+            // That is an answer, too.
+            self.is_there();
+        }
+        if !about_a_key || shipment.in_doubt || shipment.parcels.len() < 2 {
             waiting.push_back(shipment);
             return;
         }
         let Shipment { mut parcels, .. } = shipment;
         let half = parcels.split_off(parcels.len() / 2);
         for parcels in [parcels, half] {
-            waiting.push_back(Shipment { id: OperationId::unique(), parcels });
+            waiting.push_back(Shipment::new(parcels));
         }
     }
 
     /// Everything is booked: the keys learn what there is.
-    fn unpack(&self, shipment: Shipment, exports: Vec<Export>) -> Tally {
+    fn unpack(&self, shipment: Shipment, exports: Vec<Export>, by_its_clock: bool) -> Tally {
         let mut exports = exports.into_iter();
         let mut tally = Tally { keys: shipment.parcels.len(), debt: 0.0 };
         for parcel in shipment.parcels {
@@ -300,7 +332,8 @@ impl<S: Store, C: Clock> Shared<S, C> {
             replica.busy = false;
             let Ledger::Copy(copy) = &mut replica.ledger else { continue };
             if let Ok(state) = state {
-                let told = Told { centre: state, sent: parcel.owed.sum(), late: parcel.late };
+                let sent = parcel.owed.sum();
+                let told = Told { centre: state, sent, late: parcel.late, by_its_clock };
                 let debt = copy.told(told, &replica.tracked, at.max(self.now()), fastrand::f64());
                 tally.debt = tally.debt.max(debt);
                 // What others tell after us is worth another look.
@@ -336,11 +369,25 @@ impl<S: Store, C: Clock> Shared<S, C> {
                         self.done(errand, &verdict);
                     }
                     Ok(None) => {}
-                    Err(error) => failure = Some(error),
+                    Err(error) => {
+                        self.not_returned(errand, &error);
+                        failure = Some(error);
+                    }
                 }
             }
         }
         (kept, failure)
+    }
+
+    /// What the centre certainly has not taken back is still ours.
+    fn not_returned(&self, errand: &Errand, error: &StoreError) {
+        if let (Upkeep::Return(tokens), Effect::None) = (errand.upkeep, error.effect()) {
+            self.table.with(errand.place, |replica| {
+                if let Ledger::Pool(pool) = &mut replica.ledger {
+                    pool.put_back(tokens);
+                }
+            });
+        }
     }
 
     /// The centre has answered an errand.
@@ -361,9 +408,19 @@ struct OnItsWay<'a, S: Store, C: Clock> {
     shipment: Option<Shipment>,
 }
 
+impl<'a, S: Store, C: Clock> OnItsWay<'a, S, C> {
+    fn of(shared: &'a Shared<S, C>, shipment: Shipment) -> Self {
+        Self { shared, shipment: Some(shipment) }
+    }
+}
+
 impl<S: Store, C: Clock> Drop for OnItsWay<'_, S, C> {
     fn drop(&mut self) {
-        lock(&self.shared.waiting).extend(self.shipment.take());
+        if let Some(mut shipment) = self.shipment.take() {
+            // It may have arrived.
+            shipment.in_doubt = true;
+            lock(&self.shared.waiting).push_back(shipment);
+        }
     }
 }
 
@@ -386,6 +443,15 @@ impl<S: Store, C: Clock> Drop for Errands<'_, S, C> {
             }
             shard.make_due(errand.place.index);
         }
+    }
+}
+
+/// The same, as if it had just happened.
+fn of_now(charge: Charge<'_>) -> Charge<'_> {
+    match charge.get_action() {
+        Action::Debit { .. } => charge.action(Action::Debit { at: None }),
+        Action::Refund { .. } => charge.action(Action::Refund { at: None }),
+        _ => charge,
     }
 }
 

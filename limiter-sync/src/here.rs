@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use tollgate_core::{Charge, Clock, Decision, Event, FallbackReason, Source, Store};
+use tollgate_core::{Action, Charge, Clock, Decision, Event, FallbackReason, Source, Store};
 
-use crate::pool::{Drawn, Pool};
+use crate::pool::Drawn;
 use crate::shared::Shared;
 use crate::table::Ledger;
 
@@ -17,6 +17,12 @@ pub(crate) enum Missing {
     Tokens(usize),
     /// This is for the centre to decide.
     Centre,
+}
+
+/// Whether a charge is the centre's to decide, whatever its limit: what forgets a key must count everywhere, and what is promised
+/// for later must not be promised by somebody else as well.
+pub(crate) fn is_centres(charge: &Charge<'_>) -> bool {
+    matches!(charge.get_action(), Action::Forget | Action::Take { max_wait: Some(_) })
 }
 
 impl<S: Store, C: Clock> Shared<S, C> {
@@ -33,6 +39,10 @@ impl<S: Store, C: Clock> Shared<S, C> {
         // Nothing is read from memory behind the lock yet that the clock could hold up.
         let now = self.to_centre(clock.now());
         let mut shard = self.table.lock(self.table.shard_of(print));
+        // Under the lock: whoever closes looks at each shard afterwards.
+        if self.is_closed() || is_centres(charge) {
+            return Err(Missing::Centre);
+        }
         let index = shard.find(print).ok_or(Missing::Replica(0))?;
         let replica = shard.get(index).ok_or(Missing::Replica(0))?;
         if replica.tracked.limit != *charge.limit() {
@@ -52,7 +62,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
         let decision = match &mut replica.ledger {
             Ledger::Copy(copy) if stale => copy.decide_stale(charge, &replica.tracked, now),
             Ledger::Copy(copy) => copy.decide(charge, &replica.tracked, now),
-            Ledger::Pool(_) if !Pool::decides(charge) => return Err(Missing::Centre),
+            Ledger::Pool(pool) if !pool.decides(charge) => return Err(Missing::Centre),
             Ledger::Pool(pool) => {
                 let drawn = if again { pool.redraw(charge, now) } else { pool.draw(charge, now) };
                 match drawn {
@@ -61,7 +71,8 @@ impl<S: Store, C: Clock> Shared<S, C> {
                 }
             }
         };
-        if replica.wants_exchange() {
+        // Somebody has to find out that the centre is back.
+        if stale || replica.wants_exchange() {
             shard.make_due(index);
         }
         if stale {

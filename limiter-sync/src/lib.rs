@@ -54,7 +54,7 @@
 //! A node takes tokens ahead, about as many as it needs for an interval and at most a quarter of the capacity
 //! ([`Terms::lease_at_most_one_of`]), and gives back what it does not use. What is leased is debited, so all in all never more than
 //! *C* + *L*·*t* passes; in any shorter time what was leased before may come on top. The centre never takes a lease back: what a node
-//! that crashes had leased is lost, until time refills it.
+//! that crashes had leased is lost, until time refills it, and so is what a caller was about to get that went away while it waited for it.
 //!
 //! # Which interval
 //!
@@ -85,14 +85,15 @@
 //!
 //! Token buckets (both kinds of refill), leaky buckets as meters, GCRA, fixed windows, sliding windows and sliding counters. What cannot be
 //! put together again is decided at the centre, each time, and exact as there: logs, work in flight, queues and smooth limiters, windows that
-//! begin with the first hit, limits with a block time. `Capability::exact` says so. So are reservations and what forgets a key; debits and
-//! refunds are decided and booked like everything else. A request of several charges is all or nothing, here or there.
+//! begin with the first hit, limits with a block time. `Capability::exact` says so. So are reservations and what forgets a key, for any
+//! limit; debits and refunds are decided and booked like everything else. A request of several charges is all or nothing, here or there.
 //!
 //! # Nothing is lost
 //!
 //! - What the centre has not confirmed is kept and sent again, under the [operation id](tollgate_core::OperationId) that it had the first time.
 //!   An outage, an eviction, a window that rolls over or a limit that changes does not lose it. [`Synced::close`] tells the rest when a program
-//!   ends; an instance that is merely dropped does its best for ten seconds, if its runtime lives that long.
+//!   ends; an instance that is merely dropped does its best for ten seconds, if its runtime lives that long. The task that exchanges runs on
+//!   the tokio runtime of the first call; if that ends, on the one of the next new key.
 //! - What was sent twice is booked once, as far back as the store recognises ids:
 //!
 //!   | centre | a repeated exchange is recognised |
@@ -109,7 +110,8 @@
 //!
 //! Decisions go on by what is known. Once it has not answered for longer than [`Terms::stale_after`], [`WhenStale`] decides for each limit:
 //! go on (each node with its last share), shrink to a part of the limit, or deny. Such decisions are marked
-//! ([`Source`](tollgate_core::Source)) and counted.
+//! ([`Source`](tollgate_core::Source)) and counted. Any answer ends the silence: of a cluster whose other nodes answer, the keys of one that is
+//! down are not stale, only untold.
 //!
 //! [`Insight`] says what has been going on, and an [`Observer`](tollgate_core::Observer) hears of every exchange.
 //!

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tollgate_core::{Action, Charge, Decision, Outcome, RawDecision, Source, State, Time};
 
+use crate::copy::takes;
 use crate::owed::Booking;
 use crate::terms::{Tracked, nanos};
 
@@ -55,9 +56,10 @@ pub(crate) enum Upkeep {
 }
 
 impl Pool {
-    /// Whether this charge can be decided by tokens in hand. What books or reserves is the centre's.
-    pub(crate) fn decides(charge: &Charge<'_>) -> bool {
-        matches!(charge.get_action(), Action::Take { max_wait: None } | Action::TakeUpTo)
+    /// Whether this charge can be decided by tokens in hand, or by getting some. What books or reserves is the centre's, and so is
+    /// what only looks while there is nothing to see.
+    pub(crate) fn decides(&self, charge: &Charge<'_>) -> bool {
+        takes(charge) && (charge.get_cost() > 0 || self.tokens > 0)
     }
 
     pub(crate) fn tokens(&self) -> u32 {
@@ -97,7 +99,7 @@ impl Pool {
 
     /// Gives back what a request drew that another of its charges stopped.
     pub(crate) fn put_back(&mut self, tokens: u32) {
-        self.tokens += tokens;
+        self.tokens = self.tokens.saturating_add(tokens);
     }
 
     fn answer(&self, charge: &Charge<'_>, outcome: Outcome, granted: u32, wait: u64, now: Time) -> Decision {
@@ -141,6 +143,10 @@ impl Pool {
         decided_at: Time,
         tracked: &Tracked,
     ) {
+        if decision.source() != Source::Store {
+            // Somebody else than the centre said so, and nobody has debited it there.
+            return self.unreachable(tracked, decided_at);
+        }
         let (asked, whole) = (wanted.get_cost(), !matches!(wanted.get_action(), Action::TakeUpTo));
         let granted = if decision.is_allowed() { decision.granted() } else { 0 };
         self.tokens = self.tokens.saturating_add(granted);

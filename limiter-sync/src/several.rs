@@ -7,9 +7,9 @@ use tollgate_core::{
     Charge, Clock, Decision, Outcome, RawDecision, Source, State, Store, Time, Verdict, settle, slots,
 };
 
-use crate::copy::deny;
-use crate::here::Missing;
-use crate::pool::{Drawn, Pool};
+use crate::copy::{deny, takes};
+use crate::here::{Missing, is_centres};
+use crate::pool::Drawn;
 use crate::shared::Shared;
 use crate::table::{Ledger, Print, Shard};
 use crate::terms::{Tracked, WhenStale};
@@ -21,6 +21,9 @@ impl<S: Store, C: Clock> Shared<S, C> {
         let (slots, count) = slots(charges);
         let prints: SmallVec<[Print; 4]> = charges.iter().map(|charge| self.table.print(charge)).collect();
         let mut held = Held::new(self, &prints);
+        if self.is_closed() || charges.iter().any(is_centres) {
+            return Err(Missing::Centre);
+        }
         let mut places: SmallVec<[(usize, usize); 4]> = SmallVec::new();
         let mut tracked: SmallVec<[Arc<Tracked>; 4]> = SmallVec::new();
         for (number, charge) in charges.iter().enumerate() {
@@ -37,7 +40,10 @@ impl<S: Store, C: Clock> Shared<S, C> {
         let verdict = settling.settle(&tracked, |tracked| self.is_stale(tracked, now))?;
         for (shard, index) in &places {
             let shard = &mut held.shards[*shard].1;
-            if shard.get(*index).is_some_and(|replica| replica.wants_exchange()) {
+            if shard
+                .get(*index)
+                .is_some_and(|replica| self.is_stale(&replica.tracked, now) || replica.wants_exchange())
+            {
                 shard.make_due(*index);
             }
         }
@@ -101,22 +107,19 @@ impl Settling<'_, '_, '_> {
             let charge = self.charges[number];
             match self.ledger(number).ok_or(Missing::Centre)? {
                 Ledger::Copy(copy) => {
-                    match copy.within_share(&charge, tracked, now) {
-                        Ok(part) => asked[number] = part,
-                        Err(denial) => told[number] = Some(denial),
-                    }
-                    if stale(tracked) {
-                        fallback[number] = true;
-                        match (tracked.when_stale, &tracked.shrunk) {
-                            (WhenStale::Shrink { .. }, Some(shrunk)) => {
-                                asked[number] = asked[number].against(shrunk);
-                            }
-                            (WhenStale::GoOn, _) => {}
-                            _ => told[number] = Some(deny(&charge, tracked)),
-                        }
+                    fallback[number] = stale(tracked);
+                    let policy =
+                        if fallback[number] && takes(&charge) { tracked.when_stale } else { WhenStale::GoOn };
+                    match (policy, &tracked.shrunk) {
+                        (WhenStale::GoOn, _) => match copy.within_share(&charge, tracked, now) {
+                            Ok(part) => asked[number] = part,
+                            Err(denial) => told[number] = Some(denial),
+                        },
+                        (WhenStale::Shrink { .. }, Some(shrunk)) => asked[number] = charge.against(shrunk),
+                        _ => told[number] = Some(deny(&charge, tracked)),
                     }
                 }
-                Ledger::Pool(_) if !Pool::decides(&charge) => missing = Some(Missing::Centre),
+                Ledger::Pool(pool) if !pool.decides(&charge) => missing = Some(Missing::Centre),
                 Ledger::Pool(pool) => match pool.draw(&charge, now) {
                     Drawn::Decided(decision) => {
                         drawn.push((number, decision.granted()));

@@ -24,8 +24,9 @@ pub(crate) struct Shared<S, C> {
     pub(crate) closed: AtomicBool,
     /// The centre decides by a clock of its own.
     own_clock: bool,
-    /// By how many nanoseconds that clock is ahead of ours.
+    /// By how many nanoseconds that clock is ahead of ours, and whether anybody has said so yet.
     offset: AtomicI64,
+    clock_known: AtomicBool,
     /// When the centre was asked first of all that it has not answered since; 0 if it has.
     silent_since: AtomicU64,
 }
@@ -49,6 +50,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
             closed: AtomicBool::new(false),
             own_clock,
             offset: AtomicI64::new(0),
+            clock_known: AtomicBool::new(!own_clock),
             silent_since: AtomicU64::new(0),
         }
     }
@@ -76,14 +78,30 @@ impl<S: Store, C: Clock> Shared<S, C> {
     /// The centre has answered what was sent at `sent_at`, and its clock showed `at`.
     pub(crate) fn heard(&self, at: Time, sent_at: Time) {
         let now = self.clock.now();
-        self.silent_since.store(0, Ordering::Relaxed);
+        self.is_there();
         self.counters.heard(now);
         if self.own_clock {
-            // Half way through, give or take half of the way.
-            let middle = sent_at.nanos() / 2 + now.nanos() / 2;
-            let offset = at.nanos().cast_signed().saturating_sub(middle.cast_signed());
+            // Somewhere between leaving and coming back. What is known stays, as long as it may be so.
+            let ahead_of = |ours: Time| at.nanos().cast_signed().saturating_sub(ours.nanos().cast_signed());
+            let (least, most) = (ahead_of(now), ahead_of(sent_at).max(ahead_of(now)));
+            let offset = if self.knows_clock() {
+                self.offset.load(Ordering::Relaxed).clamp(least, most)
+            } else {
+                least / 2 + most / 2
+            };
             self.offset.store(offset, Ordering::Relaxed);
+            self.clock_known.store(true, Ordering::Relaxed);
         }
+    }
+
+    /// Whether instants can be told by the clock that decides.
+    pub(crate) fn knows_clock(&self) -> bool {
+        self.clock_known.load(Ordering::Relaxed)
+    }
+
+    /// The centre is not silent, whatever it says.
+    pub(crate) fn is_there(&self) {
+        self.silent_since.store(0, Ordering::Relaxed);
     }
 
     /// Whether the centre has been silent for longer than a limit allows.

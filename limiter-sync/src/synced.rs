@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tollgate_core::{
-    Action, AlgorithmKind, Capability, Charge, Clock, Decision, ErrorKind, Export, Key, Kinds, Limit,
-    Observer, OperationMemory, Request, Run, RunVerdict, Snapshot, State, Store, StoreError, SystemClock,
-    Time, Timer, Verdict, decide_one_by_one,
+    AlgorithmKind, Capability, Charge, Clock, Decision, ErrorKind, Export, Key, Kinds, Limit, Observer,
+    OperationMemory, Request, Run, RunVerdict, Snapshot, State, Store, StoreError, SystemClock, Time, Timer,
+    Verdict, decide_one_by_one,
 };
 
 use crate::background::Running;
@@ -83,7 +83,7 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
         self.begun_anew()
     }
 
-    /// The terms of the limit of this name, made from the usual ones.
+    /// The terms of the limit of this name, made from the usual ones as they are by then: say those first.
     #[must_use]
     pub fn terms_of(mut self, limit: &str, change: impl FnOnce(Terms) -> Terms) -> Self {
         self.settings.by_name.insert(limit.into(), change(self.settings.usual));
@@ -196,12 +196,11 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
             let charges = request.charges();
             let shared = self.shared();
             for _ in 0..TRIES {
-                let there = !shared.is_closed()
-                    && match missing {
-                        Missing::Centre => false,
-                        Missing::Replica(number) => self.know(&charges[number], now).await?,
-                        Missing::Tokens(number) => self.fill(&charges[number], now).await,
-                    };
+                let there = match missing {
+                    Missing::Centre => false,
+                    Missing::Replica(number) => self.know(&charges[number], now).await?,
+                    Missing::Tokens(number) => self.fill(&charges[number], now).await,
+                };
                 if !there {
                     break;
                 }
@@ -224,9 +223,7 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
     /// Sees to it that something is known of a charge's key. Whether that is so.
     async fn know(&self, charge: &Charge<'_>, now: Time) -> Result<bool, StoreError> {
         let shared = self.shared();
-        let is_local = charge.get_action() != Action::Forget;
-        let tracked = if is_local { shared.limits.of(charge.limit(), &self.settings) } else { None };
-        let Some(tracked) = tracked else { return Ok(false) };
+        let Some(tracked) = shared.limits.of(charge.limit(), &self.settings) else { return Ok(false) };
         if !self.by_hand {
             self.running().start();
         }
@@ -237,7 +234,7 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
             match self.ask_for(charge, now).await {
                 Ok(state) => ledger = Ledger::Copy(Copy::from_centre(state)),
                 Err(error) if tracked.when_stale == WhenStale::Deny => return Err(error),
-                // As if it had been silent for long.
+                // Nobody knows better; the next exchange tells.
                 Err(_) => {}
             }
         }
@@ -266,7 +263,9 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
 
     async fn ask_for(&self, charge: &Charge<'_>, now: Time) -> Result<State, StoreError> {
         let shared = self.shared();
+        let sent_at = shared.clock.now();
         let export = self.store.export(charge.limit(), charge.key(), shared.to_centre(now)).await?;
+        shared.heard(export.at, sent_at);
         match export.state {
             None => Ok(State::default()),
             Some(snapshot) => State::from_snapshot(charge.limit(), &snapshot),
@@ -348,14 +347,9 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
         Some(act(copy, &replica.tracked))
     }
 
-    /// Whether all of a request is about limits that cannot be decided here.
-    fn is_for_centre(&self, request: &Request<'_>) -> bool {
-        let shared = self.shared();
-        shared.is_closed()
-            || request
-                .charges()
-                .iter()
-                .any(|charge| shared.limits.of(charge.limit(), &self.settings).is_none())
+    /// Whether a charge is about a limit that cannot be decided here.
+    fn is_for_centre(&self, charge: &Charge<'_>) -> bool {
+        self.shared().limits.of(charge.limit(), &self.settings).is_none()
     }
 }
 
@@ -403,15 +397,10 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
         if request.charges().is_empty() {
             return Ok(Verdict::new([], now));
         }
-        let shared = self.shared();
-        let missing = if shared.is_closed() {
-            Missing::Centre
-        } else {
-            match shared.decide_here(request.charges(), now) {
-                Ok(verdict) => return Ok(verdict),
-                Err(_) if self.is_for_centre(&request) => Missing::Centre,
-                Err(missing) => missing,
-            }
+        let missing = match self.shared().decide_here(request.charges(), now) {
+            Ok(verdict) => return Ok(verdict),
+            Err(_) if request.charges().iter().any(|charge| self.is_for_centre(charge)) => Missing::Centre,
+            Err(missing) => missing,
         };
         self.decide_after_all(request, now, missing).await
     }
@@ -419,24 +408,19 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
     #[inline]
     async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
         charge.supported()?;
-        let shared = self.shared();
-        let forgets = charge.get_action() == Action::Forget;
-        let missing = if forgets || shared.is_closed() {
-            Missing::Centre
-        } else {
-            match shared.decide_one_here(charge, clock, false) {
-                Ok(decision) => return Ok(decision),
-                Err(missing) => missing,
-            }
+        let missing = match self.shared().decide_one_here(charge, clock, false) {
+            Ok(decision) => return Ok(decision),
+            Err(missing) => missing,
         };
         let charges = [*charge];
         let verdict = self.decide_after_all(Request::new(&charges), clock.now(), missing).await?;
-        let missing = || StoreError::new(ErrorKind::Internal, "a charge without a decision");
-        verdict.decisions().first().copied().ok_or_else(missing)
+        let none = || StoreError::new(ErrorKind::Internal, "a charge without a decision");
+        verdict.decisions().first().copied().ok_or_else(none)
     }
 
     async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {
-        if batch.iter().all(|run| self.is_for_centre(&run.request())) {
+        let mut charges = batch.iter().flat_map(|run| run.request().charges());
+        if charges.all(|charge| self.is_for_centre(charge)) {
             return self.store.decide_batch(batch, self.shared().to_centre(now)).await;
         }
         decide_one_by_one(self, batch, now).await
@@ -451,7 +435,7 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
         if request.supported().is_err() {
             return;
         }
-        if shared.is_closed() || shared.decide_here(request.charges(), now).is_err() {
+        if shared.decide_here(request.charges(), now).is_err() {
             self.store.decide_detached(request, shared.to_centre(now));
         }
     }

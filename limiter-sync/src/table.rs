@@ -99,7 +99,7 @@ impl Replica {
         self.busy
             || match &self.ledger {
                 Ledger::Copy(copy) => copy.owes(),
-                Ledger::Pool(pool) => pool.tokens() > 0,
+                Ledger::Pool(pool) => pool.tokens() > 0 || pool.filling().is_some(),
             }
     }
 
@@ -113,8 +113,7 @@ impl Replica {
 
     /// Whether it may go when there is no room: the centre knows all of it.
     fn can_go(&self) -> bool {
-        let waits = matches!(&self.ledger, Ledger::Pool(pool) if pool.filling().is_some());
-        !self.due && !waits && !self.owes()
+        !self.due && !self.owes()
     }
 
     fn ends(&self) -> Time {

@@ -54,7 +54,9 @@ async fn a_key_is_one_transaction_and_nothing_gets_lost() {
 
     take(&one, &limits, &keys, 1).await;
     assert_eq!(sent(&one).await, [each, 0, 0], "one transaction for each key, for all of its limits");
-    assert_eq!(sent(&one).await, [0, 0, each], "what others told meanwhile is read");
+    for _ in 0..2 {
+        assert_eq!(sent(&one).await, [0, 0, each], "what others told meanwhile is read");
+    }
     assert_eq!(sent(&one).await, [0, 0, 0], "nothing is due");
 
     take(&other, &limits, &keys, 10).await;

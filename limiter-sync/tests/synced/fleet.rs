@@ -23,6 +23,8 @@ pub(crate) enum Way {
     Closed = 1,
     /// They arrive, but the answers get lost.
     ThereOnly = 2,
+    /// They arrive, and are refused because of something about their keys.
+    Refused = 3,
 }
 
 /// A node's way to the centre.
@@ -52,6 +54,7 @@ impl Link {
         match self.way.load(Ordering::Relaxed) {
             0 => call.await,
             1 => Err(StoreError::new(ErrorKind::Unavailable, "the centre cannot be reached")),
+            3 => Err(StoreError::new(ErrorKind::Corrupt, "something strange is there")),
             _ => {
                 call.await?;
                 Err(StoreError::new(ErrorKind::Timeout, "no answer").with_unknown_effect())

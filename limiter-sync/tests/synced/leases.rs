@@ -91,6 +91,30 @@ async fn large_costs_and_requests_of_several() {
     assert_eq!(fleet.at_centre(&wide).await.remaining(), 100 - 71);
 }
 
+#[tokio::test(start_paused = true)]
+async fn closing_without_a_centre_says_so_and_keeps_what_is_leased() {
+    let (fleet, limit) = (leasing(1), Limit::per_hour(1_000).build("api").expect("valid"));
+    for _ in 0..3 {
+        assert_eq!(fleet.passed(0, &limit, 40).await, 40);
+        fleet.exchange().await;
+    }
+    fleet.nodes[0].store().set(Way::Closed);
+    let error = fleet.nodes[0].close(Duration::from_secs(1)).await.expect_err("nobody there");
+    assert!(error.to_string().starts_with("1 keys owe"), "{error}");
+    fleet.nodes[0].store().set(Way::Open);
+    fleet.nodes[0].close(Duration::from_secs(1)).await.expect("now it is there");
+    assert_eq!(fleet.at_centre(&limit).await.remaining(), 1_000 - 120);
+}
+
+#[tokio::test]
+async fn to_look_takes_nothing() {
+    let (fleet, limit) = (leasing(2), Limit::per_hour(10).build("api").expect("valid"));
+    for node in [0, 1, 0] {
+        assert_eq!(fleet.take(node, &limit, 0).await.remaining(), 10, "node {node}");
+    }
+    assert_eq!(fleet.at_centre(&limit).await.remaining(), 10);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_conformance::Seed;
-use tollgate_core::{Action, Limit, LimitBuilder, Store};
+use tollgate_core::{Action, Limit, LimitBuilder, Limiter, Store};
 
 use crate::fleet::{Fleet, WHO, Way};
 
@@ -188,4 +188,59 @@ async fn debits_and_refunds_arrive_as_they_were_meant() {
     assert!(node.decide_one(&forget, &fleet.now()).await.expect("the centre").is_allowed());
     assert_eq!(booked(&fleet, &limit).await, 0);
     assert_eq!(fleet.take(0, &limit, 0).await.remaining(), limit.capacity());
+}
+
+#[tokio::test]
+async fn forgetting_reaches_the_centre_by_every_way() {
+    let (mut fleet, limit) = (Fleet::of(2, |node| node), slow(2));
+    assert!(fleet.take(0, &limit, 9).await.is_allowed());
+    fleet.exchange().await;
+    // A limiter names what it must not lose.
+    let limiter = Limiter::with_clock(fleet.nodes.remove(0), fleet.clock.clone());
+    limiter.forget(&limit, WHO).await.expect("the centre answers");
+    limiter.store().sync_now().await.expect("the centre answers");
+    assert_eq!(booked(&fleet, &limit).await, 0);
+}
+
+#[tokio::test]
+async fn what_is_promised_for_later_is_promised_by_the_centre() {
+    let fleet = Fleet::of(2, |node| node);
+    let limit = Limit::per_second(10).burst(1).build("api").expect("valid");
+    let mut starts = Vec::new();
+    for node in [0, 1, 0, 1] {
+        let charge = limit.charge(WHO).waiting_up_to(Duration::from_secs(5));
+        let told = fleet.nodes[node].decide_one(&charge, &fleet.now()).await.expect("the centre answers");
+        starts.push(told.start_after().as_millis());
+    }
+    assert_eq!(starts, [0, 100, 200, 300], "one after the other, whomever they asked");
+}
+
+#[tokio::test]
+async fn a_refund_counts_although_nothing_is_known_here_to_give_back() {
+    let (fleet, limit) = (Fleet::of(2, |node| node), slow(2));
+    assert!(fleet.take(0, &limit, 10).await.is_allowed());
+    fleet.exchange().await;
+    let back = limit.charge(WHO).cost(4).action(Action::Refund { at: None });
+    assert!(fleet.nodes[1].decide_one(&back, &fleet.now()).await.expect("here").is_allowed());
+    fleet.exchange().await;
+    assert_eq!(booked(&fleet, &limit).await, 6);
+}
+
+#[tokio::test]
+async fn what_may_have_been_booked_keeps_its_name() {
+    let (fleet, limit) = (Fleet::of(1, |node| node), slow(2));
+    let node = &fleet.nodes[0];
+    for key in ["one", "two", "three"] {
+        let charge = limit.charge(key).cost(5);
+        assert!(node.decide_one(&charge, &fleet.now()).await.expect("here").is_allowed());
+    }
+    // Booked, but nobody knows; then refused, as if it were for one of the keys.
+    for way in [Way::ThereOnly, Way::Refused, Way::Refused, Way::Open] {
+        node.store().set(way);
+        let _ = node.sync_now().await;
+    }
+    for key in ["one", "two", "three"] {
+        let seen = fleet.centre.decide_one(&limit.charge(key).cost(0), &fleet.now()).await.expect("memory");
+        assert_eq!(seen.remaining(), limit.capacity() - 5, "{key}");
+    }
 }

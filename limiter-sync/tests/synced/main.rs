@@ -3,6 +3,7 @@
 mod alone;
 mod background;
 mod bound;
+mod clocks;
 mod cold;
 mod fleet;
 mod leases;

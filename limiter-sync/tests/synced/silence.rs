@@ -76,3 +76,18 @@ async fn each_limit_has_its_own_way() {
     assert!(fleet.take(0, &limit(), 1).await.is_allowed());
     assert!(fleet.take(0, &login, 1).await.is_denied());
 }
+
+#[tokio::test]
+async fn a_centre_that_refuses_something_is_not_silent() {
+    let fleet = Fleet::of(1, |node| node.when_stale(WhenStale::Deny));
+    assert_eq!(fleet.passed(0, &limit(), 1).await, 1);
+    fleet.nodes[0].store().set(Way::Refused);
+    for _ in 0..5 {
+        assert!(fleet.nodes[0].sync_now().await.is_err());
+        fleet.advance(SECOND);
+    }
+    assert!(fleet.take(0, &limit(), 1).await.is_allowed());
+    fleet.nodes[0].store().set(Way::Open);
+    fleet.exchange().await;
+    assert_eq!(fleet.nodes[0].insight().owing, 0, "and nothing is lost");
+}

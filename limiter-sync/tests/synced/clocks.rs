@@ -1,0 +1,81 @@
+//! A centre whose clock is not ours.
+
+use std::time::Duration;
+
+use tollgate_core::{
+    Capability, Clock, Export, Key, Limit, LimitBuilder, ManualClock, Request, Run, RunVerdict, Snapshot,
+    Store, StoreError, Time, Verdict,
+};
+use tollgate_limiter_sync::{ColdKeys, Synced};
+use tollgate_store_memory::MemoryStore;
+
+use crate::fleet::WHO;
+
+/// Decides by its own clock, which is ahead.
+struct Ahead {
+    centre: MemoryStore,
+    clock: ManualClock,
+}
+
+/// How far it is ahead: many times what the limits below take to fill.
+const BY: Duration = Duration::from_secs(100);
+
+impl Ahead {
+    fn now(&self) -> Time {
+        self.clock.now() + BY
+    }
+}
+
+impl Store for Ahead {
+    fn capability(&self) -> Capability {
+        self.centre.capability().by_its_own_clock()
+    }
+
+    async fn decide(&self, request: Request<'_>, _: Time) -> Result<Verdict, StoreError> {
+        self.centre.decide(request, self.now()).await
+    }
+
+    async fn decide_batch(&self, batch: &[Run<'_>], _: Time) -> Vec<Result<RunVerdict, StoreError>> {
+        self.centre.decide_batch(batch, self.now()).await
+    }
+
+    async fn export(&self, limit: &Limit, key: Key<'_>, _: Time) -> Result<Export, StoreError> {
+        self.centre.export(limit, key, self.now()).await
+    }
+
+    async fn merge(
+        &self,
+        limit: &Limit,
+        key: Key<'_>,
+        snapshot: &Snapshot,
+        _: Time,
+    ) -> Result<(), StoreError> {
+        self.centre.merge(limit, key, snapshot, self.now()).await
+    }
+}
+
+#[tokio::test]
+async fn what_is_granted_counts_by_the_clock_of_the_centre() {
+    let kinds: [fn(LimitBuilder) -> LimitBuilder; 3] =
+        [|limit| limit, |limit| limit.fixed_window(), |limit| limit.sliding_counter(5)];
+    for kind in kinds {
+        for cold in [ColdKeys::Optimistic, ColdKeys::AskFirst] {
+            let limit = kind(Limit::per(10, Duration::from_secs(10))).build("api").expect("valid");
+            let clock = ManualClock::default();
+            let ahead = Ahead { centre: MemoryStore::new(), clock: clock.clone() };
+            let node =
+                Synced::with_clock(ahead, clock.clone()).by_hand().terms(|usual| usual.cold_keys(cold));
+            for left in [6, 2] {
+                let told = node.decide_one(&limit.charge(WHO).cost(4), &clock).await.expect("here");
+                assert!(told.is_allowed(), "{limit:?}");
+                node.sync_now().await.expect("the centre answers");
+                let look = limit.charge(WHO).cost(0);
+                let centre =
+                    node.store().centre.decide_one(&look, &node.store().now()).await.expect("memory");
+                assert_eq!(centre.remaining(), left, "{limit:?}");
+                let here = node.decide_one(&look, &clock).await.expect("here");
+                assert_eq!(here.remaining(), left, "{limit:?}");
+            }
+        }
+    }
+}
