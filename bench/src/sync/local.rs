@@ -29,6 +29,8 @@ pub const HOT_1: &str = "hot-1t";
 pub const HOT_2: &str = "hot-2t";
 pub const MANY_1: &str = "100k-1t";
 pub const MANY_2: &str = "100k-2t";
+/// Per decision of both threads together: a check on Redis keeps two processors busy as well, the client's and the server's.
+pub const BOTH: &str = "100k-both";
 const COLUMNS: [(&str, usize, usize); 4] =
     [(HOT_1, 1, 1), (HOT_2, 1, 2), (MANY_1, 100_000, 1), (MANY_2, 100_000, 2)];
 
@@ -101,6 +103,8 @@ pub fn measure(plan: Plan, server: &Server, findings: &mut Findings) -> Result<(
             findings.record(name, column.to_owned(), figure);
         }
     }
+    let both = findings.figure(LOCAL, MANY_2).unwrap_or(f64::NAN) / 2.0;
+    findings.record(LOCAL, BOTH.to_owned(), Finding::Figure { value: both, crowded: false });
     for (threads, columns) in [("1t", [HOT_1, MANY_1]), ("2t", [HOT_2, MANY_2])] {
         let costs = columns.map(|column| {
             findings.figure(LOCAL, column).unwrap_or(f64::NAN)

@@ -70,13 +70,10 @@ fn claims(cassandra: bool) -> Vec<Claim> {
     // The worse of hot and many.
     claims.push(same(Kind::Itself, "local-1t", "memory", local::WORST, local::WORST, "1t"));
     claims.push(same(Kind::Itself, "local-2t", "memory", local::WORST, local::WORST, "2t"));
-    claims.push(claim(
-        Kind::Ratio,
-        "local",
-        "central",
-        (local, local::MANY_1),
-        (central::CENTRAL, central::NANOSECONDS),
-    ));
+    for (name, column) in [("local", local::BOTH), ("local-1t", local::MANY_1)] {
+        let central = (central::CENTRAL, central::NANOSECONDS);
+        claims.push(claim(Kind::Ratio, name, "central", (local, column), central));
+    }
     claims.push(same(Kind::Ratio, "local-2t", "trypema", local, peer, local::MANY_2));
     claims.push(same(Kind::Ratio, "local-hot-2t", "trypema", local, peer, local::HOT_2));
     let redis = exchange::BUCKETS;
