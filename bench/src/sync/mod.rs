@@ -70,7 +70,7 @@ fn claims(cassandra: bool) -> Vec<Claim> {
     // The worse of hot and many.
     claims.push(same(Kind::Itself, "local-1t", "memory", local::WORST, local::WORST, "1t"));
     claims.push(same(Kind::Itself, "local-2t", "memory", local::WORST, local::WORST, "2t"));
-    for (name, column) in [("local", local::BOTH), ("local-1t", local::MANY_1)] {
+    for (name, column) in [("local", local::MANY_1), ("local-2t", local::BOTH)] {
         let central = (central::CENTRAL, central::NANOSECONDS);
         claims.push(claim(Kind::Ratio, name, "central", (local, column), central));
     }
