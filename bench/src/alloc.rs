@@ -73,13 +73,13 @@ mod tests {
     // One test, as the counter is the process's: a second one would be counted along.
     #[test]
     fn counts_what_is_kept_and_not_what_is_dropped() {
-        const KEPT: usize = 1 << 20;
+        // Much more than other tests allocate meanwhile. Zeros that nobody writes to take no memory.
+        const KEPT: usize = 1 << 30;
         let (kept, bytes) = bytes_kept(|| {
-            drop(std::hint::black_box(vec![1_u8; 8 * KEPT]));
-            vec![1_u8; KEPT]
+            drop(std::hint::black_box(vec![0_u8; 2 * KEPT]));
+            vec![0_u8; KEPT]
         });
         let expected = i64::try_from(kept.len()).expect("small");
-        // The test harness may allocate a little meanwhile.
-        assert!((bytes - expected).abs() < 64 * 1024, "{bytes}");
+        assert!((bytes - expected).abs() < expected / 4, "{bytes}");
     }
 }
