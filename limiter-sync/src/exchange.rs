@@ -134,7 +134,14 @@ impl Replica {
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     keys: usize,
-    debt: f64,
+    /// How far below zero a key was at most, in tokens.
+    debt: u64,
+}
+
+impl Tally {
+    fn and(self, other: Self) -> Self {
+        Self { keys: self.keys + other.keys, debt: self.debt.max(other.debt) }
+    }
 }
 
 impl<S: Store, C: Clock> Shared<S, C> {
@@ -182,7 +189,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
         let (mut tally, mut failure) = (Tally::default(), None);
         for carried in join_all((0..in_flight).map(|_| self.carry(&round))).await {
             let (part, failed) = carried;
-            tally = Tally { keys: tally.keys + part.keys, debt: tally.debt.max(part.debt) };
+            tally = tally.and(part);
             failure = failure.or(failed);
         }
         let (kept, failed) = self.keep_up(errands).await;
@@ -191,7 +198,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
         let took = self.clock.now().since(began);
         self.counters.exchanged(tally.keys, took, tally.debt, failure.is_some());
         if let Some(observer) = &self.observer {
-            let (keys, debt, error) = (tally.keys, whole(tally.debt), failure.as_ref());
+            let (keys, debt, error) = (tally.keys, tally.debt, failure.as_ref());
             let silent = self.silent_since().map_or(Duration::ZERO, |since| self.clock.now().since(since));
             observer.observe(Event::Exchanged { keys, took, debt, silent, error });
         }
@@ -205,9 +212,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
         while round.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok() {
             let Some(shipment) = lock(&self.waiting).pop_front() else { break };
             match self.send(OnItsWay::of(self, shipment)).await {
-                Ok(part) => {
-                    tally = Tally { keys: tally.keys + part.keys, debt: tally.debt.max(part.debt) };
-                }
+                Ok(part) => tally = tally.and(part),
                 Err(error) => failure = Some(error),
             }
         }
@@ -317,7 +322,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
     /// Everything is booked: the keys learn what there is.
     fn unpack(&self, shipment: Shipment, exports: Vec<Export>, by_its_clock: bool) -> Tally {
         let mut exports = exports.into_iter();
-        let mut tally = Tally { keys: shipment.parcels.len(), debt: 0.0 };
+        let mut tally = Tally { keys: shipment.parcels.len(), debt: 0 };
         for parcel in shipment.parcels {
             // One state for each of the charges; the last is as good as the others.
             let charges = parcel.charges().count();
@@ -335,7 +340,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
                 let sent = parcel.owed.sum();
                 let told = Told { centre: state, sent, late: parcel.late, by_its_clock };
                 let debt = copy.told(told, &replica.tracked, at.max(self.now()), fastrand::f64());
-                tally.debt = tally.debt.max(debt);
+                tally.debt = tally.debt.max(whole(debt));
                 // What others tell after us is worth another look.
                 let told_something = !parcel.owed.is_empty();
                 replica.looks = if told_something { LOOKS } else { replica.looks.saturating_sub(1) };

@@ -53,18 +53,13 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "not negative, and saturating"
-    )]
-    pub(crate) fn exchanged(&self, keys: usize, took: Duration, debt: f64, failed: bool) {
+    pub(crate) fn exchanged(&self, keys: usize, took: Duration, debt: u64, failed: bool) {
         let which = if failed { &self.failed } else { &self.exchanges };
         which.fetch_add(1, Ordering::Relaxed);
         self.keys.fetch_add(keys as u64, Ordering::Relaxed);
         self.last_keys.store(keys as u64, Ordering::Relaxed);
         self.last_took.store(nanos(took), Ordering::Relaxed);
-        self.overshoot.fetch_max(debt.ceil() as u64, Ordering::Relaxed);
+        self.overshoot.fetch_max(debt, Ordering::Relaxed);
     }
 
     pub(crate) fn heard(&self, now: Time) {

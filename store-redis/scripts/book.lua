@@ -24,18 +24,6 @@ local margin, memory, twice, from = unpack('<ddB', input)
 local millis = (now - now % 1000) / 1000
 local FAR, NONE = 2 ^ 51, ('\0'):rep(24)
 
--- As in take.lua.
-local function loss(amount, excess, of)
-  local rest = amount % of
-  local product = rest * excess
-  local over = product % of
-  local lost = (amount - rest) / of * excess + (product - over) / of
-  if over > 0 then
-    return lost + 1
-  end
-  return lost
-end
-
 local known = call('GET', keys[1])
 local found, latest = call('MGET', each(keys, 2)), {}
 -- What is written once all is known to be fine: keys, texts, and how long they live; false: as long as they do.

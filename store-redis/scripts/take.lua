@@ -21,18 +21,6 @@ else
 end
 local margin, twice, from = unpack('<dB', input)
 
--- An uneven rate goes from nanoseconds to units and back as core's Pace does: the one rounds down, the other up.
-local function loss(amount, excess, of)
-  local rest = amount % of
-  local product = rest * excess
-  local over = product % of
-  local lost = (amount - rest) / of * excess + (product - over) / of
-  if over > 0 then
-    return lost + 1
-  end
-  return lost
-end
-
 -- What the server has, all at once, unless this call changes it on the way.
 local found = twice == 0 and call('MGET', each(keys)) or {}
 local reply, number, size = { now, nanos }, 0, #input

@@ -75,13 +75,13 @@ pub(crate) fn decide(needs: Needs) -> &'static Script {
     })
 }
 
-/// A script that is one file.
+/// Scripts that consist of always the same files.
 macro_rules! scripts {
-    ($($(#[$doc:meta])* $name:ident = $file:literal;)*) => {$(
+    ($($(#[$doc:meta])* $name:ident = $($file:literal),+;)*) => {$(
         $(#[$doc])*
         pub(crate) fn $name() -> &'static Script {
             static SCRIPT: OnceLock<Script> = OnceLock::new();
-            SCRIPT.get_or_init(|| Script::new(&[include_str!($file)]))
+            SCRIPT.get_or_init(|| Script::new(&[$(include_str!($file)),+]))
         }
     )*};
 }
@@ -90,9 +90,9 @@ scripts! {
     /// The script for a single take from a bucket.
     check = "../scripts/check.lua";
     /// The script for plain takes from buckets.
-    take = "../scripts/take.lua";
+    take = "../scripts/loss.lua", "../scripts/take.lua";
     /// The script that books debits on buckets, and tells what is there.
-    book = "../scripts/book.lua";
+    book = "../scripts/loss.lua", "../scripts/book.lua";
     /// The script that reads a state as it is.
     export = "../scripts/export.lua";
     /// The script that replaces a state that nobody has changed meanwhile.

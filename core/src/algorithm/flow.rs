@@ -71,12 +71,6 @@ impl PlainTake {
         (self.end <= self.full).then_some(Time::from_nanos(self.end))
     }
 
-    /// How many nanoseconds' worth of tokens are there without this take; less than none is debt.
-    #[inline]
-    pub fn left(&self) -> i64 {
-        self.full.cast_signed() - self.used_at.cast_signed()
-    }
-
     /// What the caller is told.
     #[inline]
     pub fn answer(&self, flow: &Flow, cost: u32) -> Decision {

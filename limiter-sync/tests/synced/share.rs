@@ -49,6 +49,9 @@ async fn steady_overload_settles_at_the_limit() {
     assert!(most <= 10_200, "{most} within ten seconds of a thousand each");
     let all: usize = passed[5_000..].iter().sum();
     assert!(all >= 19_000, "{all} in twenty seconds");
+    // Not by turns of too much and of nothing, which would come to the same.
+    let swing = most_within(&passed[2_000..], 100);
+    assert!(swing <= 150, "{swing} within a tenth of a second of a hundred each");
 }
 
 #[tokio::test]
