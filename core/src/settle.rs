@@ -1,5 +1,7 @@
 //! The pure function over whole requests: all charges are debited or none is.
 
+use alloc::collections::BTreeMap;
+
 use smallvec::SmallVec;
 
 use crate::charge::{Action, Ask, Charge, LeaseId};
@@ -40,9 +42,15 @@ pub fn settle(charges: &[Charge<'_>], slots: &[usize], states: &mut [State], now
 
 const LOOK: Ask = Ask { cost: 0, action: Action::Take { max_wait: None }, lease: LeaseId::ANONYMOUS };
 
+/// Up to so many charges are compared each with all before it: nothing is allocated then.
+const FEW: usize = 16;
+
 /// For each charge, which state is its own: charges with the same limit and key share one. Also says how
 /// many states there are.
 pub fn slots(charges: &[Charge<'_>]) -> (SmallVec<[usize; 4]>, usize) {
+    if charges.len() > FEW {
+        return slots_of_many(charges);
+    }
     let mut slots: SmallVec<[usize; 4]> = SmallVec::new();
     let mut states = 0;
     for (index, charge) in charges.iter().enumerate() {
@@ -53,11 +61,21 @@ pub fn slots(charges: &[Charge<'_>]) -> (SmallVec<[usize; 4]>, usize) {
     (slots, states)
 }
 
+fn slots_of_many(charges: &[Charge<'_>]) -> (SmallVec<[usize; 4]>, usize) {
+    let mut known = BTreeMap::new();
+    let mut slots = SmallVec::new();
+    for charge in charges {
+        let next = known.len();
+        slots.push(*known.entry((charge.key(), charge.limit().id())).or_insert(next));
+    }
+    (slots, known.len())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::Limit;
-    use alloc::vec;
+    use alloc::{format, string::String, vec, vec::Vec};
 
     const NOW: Time = Time::from_secs(1_790_000_000);
 
@@ -78,6 +96,20 @@ mod tests {
         let allowed = run(&[wide.charge("a").cost(5), narrow.charge("a").cost(2)], &mut states);
         assert!(allowed.is_allowed());
         assert_eq!(allowed.tight_index(), Some(1));
+    }
+
+    #[test]
+    fn many_charges_share_states_as_few_do() {
+        let (api, login) = (Limit::per_second(5), Limit::per_second(5));
+        let (api, login) = (api.build("api").expect("valid"), login.build("login").expect("valid"));
+        let keys: Vec<String> = (0..FEW).map(|key| format!("{}", key * 7 % 10)).collect();
+        let both = keys.iter().flat_map(|key| [api.charge(key.as_str()), login.charge(key.as_str())]);
+        let charges: Vec<_> = both.collect();
+        let few: Vec<_> = charges.iter().map(|charge| charges.iter().position(|it| it.same_state(charge))).collect();
+        let (slots, count) = slots(&charges);
+        let many: Vec<_> = slots.iter().map(|slot| slots.iter().position(|it| it == slot)).collect();
+        assert_eq!(many, few);
+        assert_eq!((count, slots.iter().max()), (20, Some(&19)));
     }
 
     #[test]

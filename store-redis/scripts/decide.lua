@@ -205,7 +205,8 @@ end
 
 -- In milliseconds, rounded up: when the server may forget a state. No server takes none at all.
 local function time_to_live(state)
-  return math.max(plain(scale_up(state.fresh - now, of(1), of(1e6))) + margin, 1)
+  local seconds, nanos = seconds_of(state.fresh - now)
+  return math.max(seconds * 1000 + math.ceil(nanos / 1e6) + margin, 1)
 end
 
 local function save(key)
@@ -225,6 +226,15 @@ local function save(key)
   else
     call('DEL', KEYS[key])
   end
+  before.text = text
+end
+
+-- What the server has for a key once everything is saved.
+local function kept(key)
+  if loaded[key] and not owners[key].rules.save then
+    return loaded[key].text or ''
+  end
+  return call('GET', KEYS[key]) or ''
 end
 
 -- All charges or none. Says what is decided, and whether that is none.
@@ -349,9 +359,9 @@ for operation, answered in pairs(operations) do
   call('SET', KEYS[operation], answered, 'PX', memory)
 end
 if exchanges and reply[2] == '\0' then
-  for key, name in ipairs(KEYS) do
+  for key = 1, #KEYS do
     if key ~= operation then
-      local text = call('GET', name) or ''
+      local text = kept(key)
       reply[#reply + 1] = pack('>I4', #text) .. text
     end
   end

@@ -1,5 +1,6 @@
 //! Calls of any kind: how requests are told to `decide.lua`, and what its answer means.
 
+use indexmap::IndexSet;
 use tollgate_core::{
     Action, AlgorithmKind, Charge, Decision, Limit, Outcome, RawDecision, Run, RunVerdict, Source,
     StoreError, Time, Verdict,
@@ -28,7 +29,7 @@ pub(crate) fn exchange(run: &Run<'_>, names: &Names, settings: &Settings, now: T
 }
 
 fn write(runs: &[Run<'_>], names: &Names, settings: &Settings, now: Time, exchange: bool) -> Call {
-    let mut call = Writer { names, keys: Vec::new(), limits: Vec::new(), input: Vec::new() };
+    let mut call = Writer { names, keys: IndexSet::new(), limits: Vec::new(), input: Vec::new() };
     for run in runs {
         call.run(run);
     }
@@ -49,12 +50,12 @@ fn write(runs: &[Run<'_>], names: &Names, settings: &Settings, now: Time, exchan
     let repeatable = runs
         .iter()
         .all(|run| run.request().id().is_some() || run.request().charges().iter().all(Charge::only_looks));
-    Call { script: script::decide(needs), keys: call.keys, arguments: vec![input], repeatable }
+    Call { script: script::decide(needs), keys: call.keys.into_iter().collect(), arguments: vec![input], repeatable }
 }
 
 struct Writer<'a> {
     names: &'a Names,
-    keys: Vec<Vec<u8>>,
+    keys: IndexSet<Vec<u8>>,
     limits: Vec<&'a Limit>,
     input: Vec<u8>,
 }
@@ -99,11 +100,7 @@ impl<'a> Writer<'a> {
 
     /// The number of a key, counted from one as Lua does.
     fn key(&mut self, name: Vec<u8>) -> usize {
-        let known = self.keys.iter().position(|known| *known == name);
-        known.unwrap_or_else(|| {
-            self.keys.push(name);
-            self.keys.len() - 1
-        }) + 1
+        self.keys.insert_full(name).0 + 1
     }
 
     fn limit(&mut self, limit: &'a Limit) -> usize {
