@@ -43,22 +43,44 @@ impl<S: Store + 'static, C: Timer + 'static> Running<S, C> {
     /// Starts the task, if it does not run and there is a runtime to run it on.
     pub(crate) fn start(&self) {
         let mut task = lock(&self.task);
-        // It ends with its runtime, and a program may have another.
+        // It ends with its runtime, and a program may have another; or because something that it calls has panicked.
         if task.as_ref().is_some_and(|task| !task.handle.is_finished()) {
             return;
         }
-        let Ok(runtime) = Handle::try_current() else { return };
+        let runtime = Handle::try_current();
+        self.shared.task_is_back(runtime.is_ok());
+        let Ok(runtime) = runtime else { return };
         let end = Arc::<Notify>::default();
-        let (shared, beats, ended) = (Arc::clone(&self.shared), self.beats.clone(), Arc::clone(&end));
+        let (beats, ended) = (self.beats.clone(), Arc::clone(&end));
+        let watch = Watch { shared: Arc::clone(&self.shared), is_over: false };
         let handle = runtime.spawn(async move {
-            let count = beats.len();
+            // All of it, not only what is used of it below.
+            let mut watch = watch;
+            let (shared, count) = (Arc::clone(&watch.shared), beats.len());
             let beats = beats.into_iter().enumerate().map(|(beat, interval)| shared.beat(beat, interval));
             tokio::select! {
                 _ = join_all(beats) => {}
-                () = ended.notified() => shared.flush_in_time(count).await,
+                () = ended.notified() => {
+                    watch.is_over = true;
+                    shared.flush_in_time(count).await;
+                }
             }
         });
         *task = Some(Task { end, handle });
+    }
+}
+
+/// Notices that the task ends before its time.
+struct Watch<S: Store, C: Timer> {
+    shared: Arc<Shared<S, C>>,
+    is_over: bool,
+}
+
+impl<S: Store, C: Timer> Drop for Watch<S, C> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.shared.task_is_gone();
+        }
     }
 }
 

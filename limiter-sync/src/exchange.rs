@@ -14,10 +14,10 @@ use tollgate_core::{
     StoreError, Time, Verdict,
 };
 
-use crate::copy::Told;
+use crate::mirror::Told;
 use crate::owed::{Entry, Owed};
 use crate::pool::Upkeep;
-use crate::shared::{Shared, lock};
+use crate::shared::{Shared, is_centres_own, lock};
 use crate::table::{Ledger, Place, Replica, Whom};
 use crate::terms::Tracked;
 
@@ -28,6 +28,8 @@ const IN_FLIGHT: std::ops::RangeInclusive<usize> = 4..=32;
 /// How often a key is looked at after it was told, to see what others have told since. Their interval may begin with ours and
 /// be a fifth longer, so that one look may come too early.
 const LOOKS: u8 = 2;
+/// How often a shipment in doubt is refused as it is, before its parcels go their own ways.
+const MOST_REFUSALS: u8 = 4;
 /// Keys that are handled under one lock before others get their turn.
 const AT_A_TIME: usize = 256;
 
@@ -40,6 +42,8 @@ struct Parcel {
     owed: Owed,
     /// It took long to come to be told.
     late: bool,
+    /// Its instants are those of the clock that decides.
+    by_its_clock: bool,
 }
 
 impl Parcel {
@@ -47,7 +51,9 @@ impl Parcel {
     fn charges(&self) -> impl Iterator<Item = Charge<'_>> {
         let charge = self.tracked.limit.charge(self.whom.key());
         let entries = self.owed.entries().flat_map(Entry::charges);
-        let mut booked = entries.map(move |(cost, action)| charge.cost(cost).action(action)).peekable();
+        let booked = entries.map(move |(cost, action)| charge.cost(cost).action(action));
+        // Instants by our own clock mean nothing to the centre. What they belong to is an interval late at most.
+        let mut booked = booked.map(|charge| if self.by_its_clock { charge } else { of_now(charge) }).peekable();
         // A debit of nothing changes nothing, and is never refused as a check might be.
         let look = booked.peek().is_none().then(|| charge.cost(0).action(Action::Debit { at: None }));
         look.into_iter().chain(booked)
@@ -61,11 +67,13 @@ pub(crate) struct Shipment {
     parcels: Vec<Parcel>,
     /// It may have been booked, and its answer lost: it must keep its id.
     in_doubt: bool,
+    /// How often it was refused since, as if for one of its keys.
+    refusals: u8,
 }
 
 impl Shipment {
     fn new(parcels: Vec<Parcel>) -> Self {
-        Self { id: OperationId::unique(), parcels, in_doubt: false }
+        Self { id: OperationId::unique(), parcels, in_doubt: false, refusals: 0 }
     }
 
     fn charges(&self) -> impl Iterator<Item = Charge<'_>> {
@@ -82,6 +90,8 @@ struct Errand {
     action: Action,
     /// Callers wait for what it takes.
     is_filling: bool,
+    /// The centre may have heard of it.
+    is_sent: bool,
 }
 
 impl Errand {
@@ -97,36 +107,36 @@ impl Errand {
 impl Replica {
     /// What it owes as a parcel, if that is how it is settled and nothing of it is under way.
     fn parcel(&mut self, place: Place, whom: &Whom, now: Time) -> Option<Parcel> {
-        let Ledger::Copy(copy) = &mut self.ledger else { return None };
-        if self.busy {
+        if self.is_busy() {
             return None;
         }
-        let (owed, late) = copy.hand_out(&self.tracked, now);
-        self.busy = true;
-        Some(Parcel { place, whom: whom.clone(), tracked: Arc::clone(&self.tracked), owed, late })
+        let Ledger::Mirror(mirror) = &mut self.ledger else { return None };
+        let (owed, late) = mirror.hand_out(&self.tracked, now);
+        self.set_busy(true);
+        Some(Parcel { place, whom: whom.clone(), tracked: Arc::clone(&self.tracked), owed, late, by_its_clock: false })
     }
 
     /// What has to be done for its tokens, if there are any.
     fn errand(&mut self, place: Place, whom: &Whom, closing: bool, now: Time) -> Option<Errand> {
-        let Ledger::Pool(pool) = &mut self.ledger else { return None };
-        if self.busy {
+        if self.is_busy() {
             return None;
         }
+        let Ledger::Pool(pool) = &mut self.ledger else { return None };
         let upkeep = if closing { pool.hand_back() } else { pool.upkeep(&self.tracked, now) };
         let action = match upkeep {
             Upkeep::Take(_) => Action::TakeUpTo,
             Upkeep::Return(_) => pool.returning(&self.tracked),
             Upkeep::Wait | Upkeep::Rest => return None,
         };
-        self.busy = true;
+        self.set_busy(true);
         let (whom, tracked, is_filling) =
             (whom.clone(), Arc::clone(&self.tracked), matches!(upkeep, Upkeep::Take(_)));
-        Some(Errand { place, whom, tracked, upkeep, action, is_filling })
+        Some(Errand { place, whom, tracked, upkeep, action, is_filling, is_sent: false })
     }
 
     /// Whether the next exchange has to look at it although this one has nothing to do for it.
     fn stays_due(&self) -> bool {
-        self.busy || matches!(&self.ledger, Ledger::Pool(pool) if !pool.rests())
+        self.is_busy() || matches!(&self.ledger, Ledger::Pool(pool) if !pool.rests())
     }
 }
 
@@ -264,16 +274,13 @@ impl<S: Store, C: Clock> Shared<S, C> {
     }
 
     async fn send(&self, mut way: OnItsWay<'_, S, C>) -> Result<Tally, StoreError> {
-        let (sent_at, by_its_clock) = (self.clock.now(), self.knows_clock());
-        let Some(shipment) = &way.shipment else { return Ok(Tally::default()) };
+        let sent_at = self.clock.now();
+        let Some(shipment) = &mut way.shipment else { return Ok(Tally::default()) };
+        for parcel in &mut shipment.parcels {
+            parcel.by_its_clock = self.goes_by_centre(&parcel.tracked);
+        }
         let answer = {
-            let mut charges: Vec<_> = shipment.charges().collect();
-            if !by_its_clock {
-                // Instants by our own clock mean nothing to the centre. It is an interval late at most.
-                for charge in &mut charges {
-                    *charge = of_now(*charge);
-                }
-            }
+            let charges: Vec<_> = shipment.charges().collect();
             self.store.exchange(Request::new(&charges).with_id(shipment.id), self.to_centre(sent_at)).await
         };
         let Some(shipment) = way.shipment.take() else { return Ok(Tally::default()) };
@@ -281,34 +288,32 @@ impl<S: Store, C: Clock> Shared<S, C> {
             Ok(exports) if exports.len() != shipment.charges().count() => {
                 let why = "the centre answered an exchange without a state for each charge";
                 let error = StoreError::new(ErrorKind::Internal, why).with_unknown_effect();
-                self.keep(shipment, &error);
+                self.keep(shipment, &error, sent_at);
                 Err(error)
             }
             Ok(exports) => {
                 if let Some(export) = exports.first() {
                     self.heard(export.at, sent_at);
                 }
-                Ok(self.unpack(shipment, exports, by_its_clock))
+                Ok(self.unpack(shipment, exports))
             }
             Err(error) => {
-                self.keep(shipment, &error);
+                self.keep(shipment, &error, sent_at);
                 Err(error)
             }
         }
     }
 
     /// Keeps what was not booked, or perhaps not, for the next exchange.
-    fn keep(&self, mut shipment: Shipment, error: &StoreError) {
+    fn keep(&self, mut shipment: Shipment, error: &StoreError, sent_at: Time) {
         let mut waiting = lock(&self.waiting);
         shipment.in_doubt |= error.effect() == Effect::Unknown;
-        // Something about one of the keys, perhaps: it must not hold up the others for ever.
-        let about_a_key =
-            matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported | ErrorKind::Internal);
-        if about_a_key && error.effect() != Effect::Unknown {
-            // That is an answer, too.
-            self.is_there();
-        }
-        if !about_a_key || shipment.in_doubt || shipment.parcels.len() < 2 {
+        let about_a_key = self.refused(error, sent_at);
+        shipment.refusals = if about_a_key { shipment.refusals.saturating_add(1) } else { 0 };
+        // Something about one of the keys, perhaps: it must not hold up the others for ever. A centre recognises what it has booked
+        // before it refuses anything, so that this was not, if it goes on saying no.
+        let patience = if shipment.in_doubt { MOST_REFUSALS } else { 0 };
+        if shipment.refusals <= patience || shipment.parcels.len() < 2 {
             waiting.push_back(shipment);
             return;
         }
@@ -320,7 +325,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
     }
 
     /// Everything is booked: the keys learn what there is.
-    fn unpack(&self, shipment: Shipment, exports: Vec<Export>, by_its_clock: bool) -> Tally {
+    fn unpack(&self, shipment: Shipment, exports: Vec<Export>) -> Tally {
         let mut exports = exports.into_iter();
         let mut tally = Tally { keys: shipment.parcels.len(), debt: 0 };
         for parcel in shipment.parcels {
@@ -334,18 +339,20 @@ impl<S: Store, C: Clock> Shared<S, C> {
             };
             let mut shard = self.table.lock(parcel.place.shard);
             let Some(replica) = shard.get(parcel.place.index) else { continue };
-            replica.busy = false;
-            let Ledger::Copy(copy) = &mut replica.ledger else { continue };
+            replica.set_busy(false);
+            replica.told_in = replica.tracked.stretch(at.max(self.now()));
+            let Ledger::Mirror(mirror) = &mut replica.ledger else { continue };
             if let Ok(state) = state {
                 let sent = parcel.owed.sum();
-                let told = Told { centre: state, sent, late: parcel.late, by_its_clock };
-                let debt = copy.told(told, &replica.tracked, at.max(self.now()), fastrand::f64());
+                let told =
+                    Told { centre: state, sent, late: parcel.late, by_its_clock: parcel.by_its_clock };
+                let debt = mirror.told(told, &replica.tracked, at.max(self.now()), fastrand::f64());
                 tally.debt = tally.debt.max(whole(debt));
                 // What others tell after us is worth another look.
                 let told_something = !parcel.owed.is_empty();
                 replica.looks = if told_something { LOOKS } else { replica.looks.saturating_sub(1) };
             }
-            if copy.wants_exchange() || replica.looks > 0 {
+            if mirror.wants_exchange() || replica.looks > 0 {
                 shard.make_due(parcel.place.index);
             }
         }
@@ -359,6 +366,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
             let rest = all.errands.len().saturating_sub(MOST_CHARGES);
             let mut part = Errands { shared: self, errands: all.errands.split_off(rest) };
             let sent_at = self.clock.now();
+            part.errands.iter_mut().for_each(|errand| errand.is_sent = true);
             let answers = {
                 let charges: Vec<[Charge<'_>; 1]> =
                     part.errands.iter().map(|errand| [errand.charge()]).collect();
@@ -368,31 +376,22 @@ impl<S: Store, C: Clock> Shared<S, C> {
             };
             for (errand, answer) in part.errands.iter_mut().zip(answers) {
                 match answer.map(|run| run.into_verdicts().pop()) {
-                    Ok(Some(verdict)) => {
+                    Ok(Some(verdict)) if is_centres_own(&verdict) => {
                         kept += 1;
                         self.heard(verdict.decided_at(), sent_at);
                         self.done(errand, &verdict);
                     }
-                    Ok(None) => {}
+                    // Somebody stood in for the centre, which has heard nothing of it.
+                    Ok(_) => errand.is_sent = false,
                     Err(error) => {
-                        self.not_returned(errand, &error);
+                        self.refused(&error, sent_at);
+                        errand.is_sent = error.effect() == Effect::Unknown;
                         failure = Some(error);
                     }
                 }
             }
         }
         (kept, failure)
-    }
-
-    /// What the centre certainly has not taken back is still ours.
-    fn not_returned(&self, errand: &Errand, error: &StoreError) {
-        if let (Upkeep::Return(tokens), Effect::None) = (errand.upkeep, error.effect()) {
-            self.table.with(errand.place, |replica| {
-                if let Ledger::Pool(pool) = &mut replica.ledger {
-                    pool.put_back(tokens);
-                }
-            });
-        }
     }
 
     /// The centre has answered an errand.
@@ -429,7 +428,8 @@ impl<S: Store, C: Clock> Drop for OnItsWay<'_, S, C> {
     }
 }
 
-/// Errands that somebody runs. Whatever became of them, their pools are free again.
+/// Errands that somebody runs. Whatever became of them, their pools are free again, and what the centre certainly has not taken back
+/// is still there.
 struct Errands<'a, S: Store, C: Clock> {
     shared: &'a Shared<S, C>,
     errands: Vec<Errand>,
@@ -441,9 +441,13 @@ impl<S: Store, C: Clock> Drop for Errands<'_, S, C> {
         for errand in &self.errands {
             let mut shard = self.shared.table.lock(errand.place.shard);
             if let Some(replica) = shard.get(errand.place.index) {
-                replica.busy = false;
-                if let (Ledger::Pool(pool), true) = (&mut replica.ledger, errand.is_filling) {
+                replica.set_busy(false);
+                let Ledger::Pool(pool) = &mut replica.ledger else { continue };
+                if errand.is_filling {
                     pool.unreachable(&replica.tracked, now);
+                }
+                if let (Upkeep::Return(tokens), false) = (errand.upkeep, errand.is_sent) {
+                    pool.not_returned(tokens);
                 }
             }
             shard.make_due(errand.place.index);

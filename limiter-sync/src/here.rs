@@ -17,6 +17,8 @@ pub(crate) enum Missing {
     Tokens(usize),
     /// This is for the centre to decide.
     Centre,
+    /// The task that exchanges is gone, and should be started again.
+    Task,
 }
 
 /// Whether a charge is the centre's to decide, whatever its limit: what forgets a key must count everywhere, and what is promised
@@ -48,11 +50,14 @@ impl<S: Store, C: Clock> Shared<S, C> {
         if replica.tracked.limit != *charge.limit() {
             return Err(Missing::Replica(0));
         }
+        if self.lacks_task() {
+            return Err(Missing::Task);
+        }
         let stale = self.is_stale(&replica.tracked, now);
-        if let (false, Ledger::Copy(copy), Some(flow)) = (stale, &mut replica.ledger, plain)
-            && let Some(take) = copy.take(flow, charge.get_cost(), &replica.tracked, now)
+        if let (false, Ledger::Mirror(mirror), Some(flow)) = (stale, &mut replica.ledger, plain)
+            && let Some(take) = mirror.take(flow, charge.get_cost(), &replica.tracked, now)
         {
-            if take.next().is_some() {
+            if take.next().is_some() || replica.may_have_changed(now) {
                 shard.make_due(index);
             }
             drop(shard);
@@ -60,8 +65,8 @@ impl<S: Store, C: Clock> Shared<S, C> {
             return Ok(take.answer(flow, charge.get_cost()));
         }
         let decision = match &mut replica.ledger {
-            Ledger::Copy(copy) if stale => copy.decide_stale(charge, &replica.tracked, now),
-            Ledger::Copy(copy) => copy.decide(charge, &replica.tracked, now),
+            Ledger::Mirror(mirror) if stale => mirror.decide_stale(charge, &replica.tracked, now),
+            Ledger::Mirror(mirror) => mirror.decide(charge, &replica.tracked, now),
             Ledger::Pool(pool) if !pool.decides(charge) => return Err(Missing::Centre),
             Ledger::Pool(pool) => {
                 let drawn = if again { pool.redraw(charge, now) } else { pool.draw(charge, now) };
@@ -72,7 +77,8 @@ impl<S: Store, C: Clock> Shared<S, C> {
             }
         };
         // Somebody has to find out that the centre is back.
-        if stale || replica.wants_exchange() {
+        let worth_a_look = decision.is_denied() && replica.may_have_changed(now);
+        if stale || worth_a_look || replica.wants_exchange() {
             shard.make_due(index);
         }
         if stale {

@@ -15,6 +15,9 @@ pub struct Insight {
     pub keys: usize,
     /// Of these, keys that owe something to the centre, or wait for its answer.
     pub owing: usize,
+    /// Keys that had to go before their time, for want of room. While one of them may come back, the centre is asked about keys that
+    /// are not known here: more room ([`Synced::keys`](crate::Synced::keys)) saves that.
+    pub forgotten: u64,
     /// Exchanges that the centre answered.
     pub exchanges: u64,
     /// Exchanges of which it did not answer at least a part.
@@ -32,7 +35,8 @@ pub struct Insight {
     /// How far below zero the centre's balance of a key was at most, in tokens: what passed beyond the limit and had to be
     /// repaid.
     pub overshoot: u64,
-    /// Charges that had to be decided at the centre: no room for the key, or a request that mixes kinds.
+    /// Charges that were decided at the centre: reservations, what forgets a key, what a lease cannot decide, requests that mix
+    /// limits of both sides, keys without room, and everything once an instance is closed.
     pub at_centre: u64,
     /// Charges that were decided while the centre was silent.
     pub stale: u64,

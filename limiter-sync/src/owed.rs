@@ -58,21 +58,44 @@ impl Booking {
     fn slot(period: u64, parts: u32, at: Time) -> u128 {
         u128::from(at.nanos()) * u128::from(parts) / u128::from(period.max(1))
     }
+
+    /// Whether what is booked at one instant counts in the same place as what is booked at another.
+    fn is_one_place(self, one: Time, other: Time) -> bool {
+        match self {
+            Self::Slots { period, parts } => Self::slot(period, parts, one) == Self::slot(period, parts, other),
+            Self::Drip { .. } | Self::Periods { .. } => true,
+        }
+    }
 }
 
 /// Something to book.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     amount: u64,
+    /// How much of it counted here: a refund may be worth less than it says.
+    worth: u64,
     /// A debit or a refund.
     action: Action,
 }
 
 impl Entry {
+    fn taken(amount: u64, at: Time) -> Self {
+        Self { amount, worth: amount, action: Action::Debit { at: Some(at) } }
+    }
+
+    fn is_refund(&self) -> bool {
+        matches!(self.action, Action::Refund { .. })
+    }
+
+    fn at(&self) -> Time {
+        let (Action::Debit { at } | Action::Refund { at }) = self.action else { return Time::MAX };
+        at.unwrap_or(Time::MAX)
+    }
+
     /// How much the centre has less by it.
     fn debit(self) -> i64 {
         let amount = i64::try_from(self.amount).unwrap_or(i64::MAX);
-        if matches!(self.action, Action::Refund { .. }) { -amount } else { amount }
+        if self.is_refund() { -amount } else { amount }
     }
 
     /// Its parts that a charge can carry, with what they do.
@@ -115,7 +138,7 @@ impl Owed {
                 }
                 Booking::Slots { period, parts } => {
                     if Booking::slot(period, parts, self.since) != Booking::slot(period, parts, at) {
-                        self.close();
+                        self.close(booking);
                         // What lies two periods back is out of every window's sight.
                         self.forget(at.nanos().saturating_sub(period.saturating_mul(2)));
                         self.since = at;
@@ -123,7 +146,7 @@ impl Owed {
                 }
                 Booking::Periods { period } => {
                     if at.nanos() >= self.since.nanos().saturating_add(period) {
-                        self.close();
+                        self.close(booking);
                         self.since = at;
                     }
                 }
@@ -132,31 +155,32 @@ impl Owed {
         self.taken = self.taken.saturating_add(amount.into());
     }
 
-    /// Notes a debit or a refund that somebody asked for.
-    pub(crate) fn book(&mut self, amount: u32, action: Action) {
-        self.close();
-        self.push(Entry { amount: amount.into(), action });
+    /// Notes a debit or a refund that somebody asked for, and how much of it counted here.
+    pub(crate) fn book(&mut self, booking: Booking, amount: u32, worth: u32, action: Action) {
+        self.close(booking);
+        self.push(booking, Entry { amount: amount.into(), worth: worth.into(), action });
     }
 
     /// The takes so far belong together; what comes is something else.
     #[cold]
-    fn close(&mut self) {
+    fn close(&mut self, booking: Booking) {
         if self.taken > 0 {
-            let entry = Entry { amount: self.taken, action: Action::Debit { at: Some(self.since) } };
+            let entry = Entry::taken(self.taken, self.since);
             self.taken = 0;
-            self.push(entry);
+            self.push(booking, entry);
         }
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, booking: Booking, entry: Entry) {
         let earlier = self.earlier.get_or_insert_default();
         match earlier.last_mut() {
             Some(last) if last.action == entry.action => {
                 last.amount = last.amount.saturating_add(entry.amount);
+                last.worth = last.worth.saturating_add(entry.worth);
             }
             _ => {
                 if earlier.len() == MOST_ENTRIES {
-                    squeeze(earlier);
+                    squeeze(booking, earlier);
                 }
                 earlier.push(entry);
             }
@@ -195,20 +219,38 @@ impl Owed {
     }
 
     pub(crate) fn entries(&self) -> impl Iterator<Item = Entry> {
-        let last = Entry { amount: self.taken, action: Action::Debit { at: Some(self.since) } };
-        let last = (self.taken > 0).then_some(last);
+        let last = (self.taken > 0).then(|| Entry::taken(self.taken, self.since));
         self.earlier.iter().flat_map(|earlier| earlier.iter().copied()).chain(last)
     }
 }
 
-/// Makes room: what is owed all in all, at the latest of its instants. Debits and refunds apart could each be more than the
-/// limit holds, and no more than that is ever given back at once.
+/// Makes room: what was taken, at the latest of its instants, less what was given back of it. That is as much as was worth something
+/// here, in the same part of a window. What else was given back comes first, at the earliest of its instants: whether that is worth
+/// anything is for the centre to say, and so it never is worth more than it was meant to be.
 #[cold]
-fn squeeze(entries: &mut Vec<Entry>) {
-    let sum = entries.iter().fold(0, |sum: i64, entry| sum.saturating_add(entry.debit()));
-    let last = entries.iter().rfind(|entry| entry.debit().signum() == sum.signum()).copied();
-    entries.clear();
-    entries.extend(last.map(|last| Entry { amount: sum.unsigned_abs(), ..last }));
+fn squeeze(booking: Booking, entries: &mut Vec<Entry>) {
+    let (refunds, debits): (Vec<_>, Vec<_>) = entries.drain(..).partition(Entry::is_refund);
+    let mut debit = debits.iter().max_by_key(|entry| entry.at()).copied();
+    if let Some(debit) = &mut debit {
+        debit.amount = debits.iter().fold(0, |sum: u64, entry| sum.saturating_add(entry.amount));
+    }
+    let mut rest = refunds.iter().min_by_key(|entry| entry.at()).copied();
+    if let Some(rest) = &mut rest {
+        (rest.amount, rest.worth) = (0, 0);
+        for refund in refunds {
+            let netted = match &mut debit {
+                Some(debit) if booking.is_one_place(refund.at(), debit.at()) => {
+                    let netted = refund.worth.min(debit.amount);
+                    debit.amount -= netted;
+                    netted
+                }
+                _ => 0,
+            };
+            rest.amount = rest.amount.saturating_add(refund.amount.saturating_sub(netted));
+            rest.worth = rest.worth.saturating_add(refund.worth.saturating_sub(netted));
+        }
+    }
+    entries.extend(rest.into_iter().chain(debit).filter(|entry| entry.amount > 0));
 }
 
 #[cfg(test)]
@@ -216,6 +258,7 @@ mod tests {
     use super::*;
 
     const SECOND: u64 = 1_000_000_000;
+    const PERIODS: Booking = Booking::Periods { period: 10 * SECOND };
 
     fn at(seconds: u64) -> Time {
         Time::from_secs(1_790_000_000 + seconds)
@@ -259,22 +302,49 @@ mod tests {
     fn what_somebody_asked_for_stays_in_order_and_in_bounds() {
         let mut owed = Owed::default();
         let back = Action::Refund { at: None };
-        owed.take(Booking::Periods { period: 10 * SECOND }, 3, at(0));
-        owed.book(1, back);
-        owed.book(1, back);
-        owed.take(Booking::Periods { period: 10 * SECOND }, 2, at(1));
+        owed.take(PERIODS, 3, at(0));
+        owed.book(PERIODS, 1, 1, back);
+        owed.book(PERIODS, 1, 1, back);
+        owed.take(PERIODS, 2, at(1));
         assert_eq!((facts(&owed), owed.sum()), (vec![(3, debit(0)), (2, back), (2, debit(1))], 3));
         for second in 0..1_000 {
-            owed.book(1, debit(second));
-            owed.book(2, Action::Refund { at: Some(at(second)) });
+            owed.book(PERIODS, 1, 1, debit(second));
+            owed.book(PERIODS, 2, 2, Action::Refund { at: Some(at(second)) });
         }
         assert!(owed.entries().count() <= MOST_ENTRIES);
         assert_eq!(owed.sum(), 3 + 1_000 - 2_000, "nothing lost");
     }
 
     #[test]
+    fn what_was_given_back_for_nothing_takes_nothing_off_what_was_taken() {
+        let minutes = Booking::Slots { period: 60 * SECOND, parts: 1 };
+        let back = |second| Action::Refund { at: Some(at(second)) };
+        let mut owed = Owed::default();
+        for second in 0..20 {
+            owed.take(minutes, 5, at(120 + second));
+            // Of a window that is over.
+            owed.book(minutes, 5, 0, back(second));
+        }
+        let debits = owed.entries().filter(|entry| !entry.is_refund()).map(|entry| entry.amount);
+        assert_eq!(debits.sum::<u64>(), 100);
+        let mut undone = Owed::default();
+        for second in 0..20 {
+            undone.take(minutes, 5, at(120 + second));
+            undone.book(minutes, 4, 4, back(120 + second));
+        }
+        assert_eq!(undone.sum(), 20);
+        assert!(undone.entries().all(|entry| entry.amount <= 100), "and no more than that at once");
+        let mut only_back = Owed::default();
+        for second in 0..20 {
+            only_back.book(minutes, 1, 0, back(120 + second));
+        }
+        assert_eq!(only_back.sum(), -20, "somebody else may have taken it");
+        assert_eq!(only_back.entries().next().map(|entry| entry.at()), Some(at(120)));
+    }
+
+    #[test]
     fn more_than_a_charge_can_carry_goes_in_parts() {
-        let entry = Entry { amount: 2_500_000_000, action: debit(0) };
+        let entry = Entry::taken(2_500_000_000, at(0));
         let parts: Vec<_> = entry.charges().map(|(part, _)| u64::from(part)).collect();
         assert_eq!((parts.len(), parts.iter().sum::<u64>()), (3, 2_500_000_000));
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::sync::Notify;
 use tollgate_core::{Action, Charge, Decision, Outcome, RawDecision, Source, State, Time};
 
-use crate::copy::takes;
+use crate::mirror::takes;
 use crate::owed::Booking;
 use crate::terms::{Tracked, nanos};
 
@@ -18,6 +18,8 @@ const MARGIN: f64 = 1.25;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pool {
     tokens: u32,
+    /// Tokens that nobody here may use: they go back with the next exchange.
+    surplus: u32,
     /// When the last of them were taken, by the clock that decides.
     taken_at: Time,
     /// Until when the centre does not have so many more, as far as is known.
@@ -62,8 +64,9 @@ impl Pool {
         takes(charge) && (charge.get_cost() > 0 || self.tokens > 0)
     }
 
-    pub(crate) fn tokens(&self) -> u32 {
-        self.tokens
+    /// Whether the centre has lent something, or is being asked to.
+    pub(crate) fn owes(&self) -> bool {
+        self.tokens > 0 || self.surplus > 0 || self.filling.is_some()
     }
 
     /// As good as a pool that nobody has used.
@@ -102,6 +105,18 @@ impl Pool {
         self.tokens = self.tokens.saturating_add(tokens);
     }
 
+    /// No more than so many are for use from now on: the limit has become smaller.
+    pub(crate) fn keep_at_most(&mut self, most: u32) {
+        let over = self.tokens.saturating_sub(most);
+        self.tokens -= over;
+        self.not_returned(over);
+    }
+
+    /// What should have gone back is still here.
+    pub(crate) fn not_returned(&mut self, tokens: u32) {
+        self.surplus = self.surplus.saturating_add(tokens);
+    }
+
     fn answer(&self, charge: &Charge<'_>, outcome: Outcome, granted: u32, wait: u64, now: Time) -> Decision {
         let limit = charge.limit().capacity();
         let left = i64::from(self.tokens.saturating_add(self.left).min(limit));
@@ -122,7 +137,9 @@ impl Pool {
         if lack > 1 && !matches!(charge.get_action(), Action::TakeUpTo) {
             return charge.cost(lack);
         }
-        let block = self.wanted().min(tracked.most_leased.saturating_sub(self.tokens));
+        // Whoever came since the last exchange will come again before the next.
+        let asked = u32::try_from(self.asked).unwrap_or(u32::MAX);
+        let block = self.wanted().max(asked).min(tracked.most_leased.saturating_sub(self.tokens));
         charge.cost(block.max(lack)).action(Action::TakeUpTo)
     }
 
@@ -143,10 +160,6 @@ impl Pool {
         decided_at: Time,
         tracked: &Tracked,
     ) {
-        if decision.source() != Source::Store {
-            // Somebody else than the centre said so, and nobody has debited it there.
-            return self.unreachable(tracked, decided_at);
-        }
         let (asked, whole) = (wanted.get_cost(), !matches!(wanted.get_action(), Action::TakeUpTo));
         let granted = if decision.is_allowed() { decision.granted() } else { 0 };
         self.tokens = self.tokens.saturating_add(granted);
@@ -192,9 +205,10 @@ impl Pool {
         }
         let target = if self.need < 0.5 { 0 } else { self.wanted().min(tracked.most_leased) };
         if self.tokens > target.saturating_mul(2) {
-            let surplus = self.tokens - target;
-            self.tokens = target;
-            return Upkeep::Return(surplus);
+            self.keep_at_most(target);
+        }
+        if self.surplus > 0 {
+            return Upkeep::Return(std::mem::take(&mut self.surplus));
         }
         if self.tokens < target && now >= self.empty_until {
             self.filling = Some(Arc::default());
@@ -206,7 +220,8 @@ impl Pool {
     /// Gives back everything that is leased.
     pub(crate) fn hand_back(&mut self) -> Upkeep {
         (self.asked, self.need) = (0, 0.0);
-        match std::mem::take(&mut self.tokens) {
+        self.keep_at_most(0);
+        match std::mem::take(&mut self.surplus) {
             0 => Upkeep::Rest,
             tokens => Upkeep::Return(tokens),
         }
@@ -214,7 +229,7 @@ impl Pool {
 
     /// Nobody uses it any more.
     pub(crate) fn rests(&self) -> bool {
-        self.tokens == 0 && self.asked == 0 && self.filling.is_none() && self.need < 0.5
+        !self.owes() && self.asked == 0 && self.need < 0.5
     }
 
     /// What gives tokens back to the centre.

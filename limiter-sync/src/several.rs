@@ -4,14 +4,14 @@ use std::sync::{Arc, MutexGuard};
 
 use smallvec::SmallVec;
 use tollgate_core::{
-    Charge, Clock, Decision, Outcome, RawDecision, Source, State, Store, Time, Verdict, settle, slots,
+    Action, Charge, Clock, Decision, Outcome, RawDecision, Source, State, Store, Time, Verdict, settle, slots,
 };
 
-use crate::copy::{deny, takes};
+use crate::mirror::{deny, takes};
 use crate::here::{Missing, is_centres};
 use crate::pool::Drawn;
 use crate::shared::Shared;
-use crate::table::{Ledger, Print, Shard};
+use crate::table::{Ledger, Print, Replica, Shard};
 use crate::terms::{Tracked, WhenStale};
 
 impl<S: Store, C: Clock> Shared<S, C> {
@@ -23,6 +23,9 @@ impl<S: Store, C: Clock> Shared<S, C> {
         let mut held = Held::new(self, &prints);
         if self.is_closed() || charges.iter().any(is_centres) {
             return Err(Missing::Centre);
+        }
+        if self.lacks_task() {
+            return Err(Missing::Task);
         }
         let mut places: SmallVec<[(usize, usize); 4]> = SmallVec::new();
         let mut tracked: SmallVec<[Arc<Tracked>; 4]> = SmallVec::new();
@@ -40,10 +43,12 @@ impl<S: Store, C: Clock> Shared<S, C> {
         let verdict = settling.settle(&tracked, |tracked| self.is_stale(tracked, now))?;
         for (shard, index) in &places {
             let shard = &mut held.shards[*shard].1;
-            if shard
-                .get(*index)
-                .is_some_and(|replica| self.is_stale(&replica.tracked, now) || replica.wants_exchange())
-            {
+            let is_due = |replica: &mut Replica| {
+                self.is_stale(&replica.tracked, now)
+                    || replica.wants_exchange()
+                    || (verdict.is_denied() && replica.may_have_changed(now))
+            };
+            if shard.get(*index).is_some_and(is_due) {
                 shard.make_due(*index);
             }
         }
@@ -106,12 +111,12 @@ impl Settling<'_, '_, '_> {
         for (number, tracked) in tracked.iter().enumerate() {
             let charge = self.charges[number];
             match self.ledger(number).ok_or(Missing::Centre)? {
-                Ledger::Copy(copy) => {
+                Ledger::Mirror(mirror) => {
                     fallback[number] = stale(tracked);
                     let policy =
                         if fallback[number] && takes(&charge) { tracked.when_stale } else { WhenStale::GoOn };
                     match (policy, &tracked.shrunk) {
-                        (WhenStale::GoOn, _) => match copy.within_share(&charge, tracked, now) {
+                        (WhenStale::GoOn, _) => match mirror.within_share(&charge, tracked, now) {
                             Ok(part) => asked[number] = part,
                             Err(denial) => told[number] = Some(denial),
                         },
@@ -134,22 +139,24 @@ impl Settling<'_, '_, '_> {
             self.put_back(&drawn);
             return Err(missing);
         }
-        let passed = self.settle_copies(tracked, &asked, &mut told, refused);
+        let passed = self.settle_mirrors(tracked, &asked, &mut told, refused);
         if !passed {
             self.put_back(&drawn);
+            for (number, _) in &drawn {
+                told[*number] = told[*number].map(undrawn);
+            }
         }
         let decisions = told.into_iter().zip(fallback).zip(self.charges).map(|((told, fallback), charge)| {
             // A pool that lacks something has nothing to say about a request that another charge stops.
             let told = told.unwrap_or_else(|| Decision::passing(&charge.cost(0), Source::Store));
-            let told = if passed { told } else { untaken(told) };
             if fallback && told.source() == Source::Store { told.made_by(Source::Fallback) } else { told }
         });
         Ok(Verdict::new(decisions, now))
     }
 
-    /// Settles the charges that copies decide, among each other, as the pure function does; what is refused already changes
+    /// Settles the charges that mirrors decide, among each other, as the pure function does; what is refused already changes
     /// nothing. Whether all of it passes.
-    fn settle_copies(
+    fn settle_mirrors(
         &mut self,
         tracked: &[Arc<Tracked>],
         asked: &[Charge<'_>],
@@ -160,8 +167,8 @@ impl Settling<'_, '_, '_> {
         let mut numbers: SmallVec<[usize; 4]> = SmallVec::new();
         let mut states: SmallVec<[State; 4]> = SmallVec::from_elem(State::default(), self.count);
         for (number, told) in told.iter().enumerate() {
-            if let (None, Some(Ledger::Copy(copy))) = (told, self.ledger(number)) {
-                states[self.slots[number]] = copy.state();
+            if let (None, Some(Ledger::Mirror(mirror))) = (told, self.ledger(number)) {
+                states[self.slots[number]] = mirror.state();
                 numbers.push(number);
             }
         }
@@ -170,17 +177,20 @@ impl Settling<'_, '_, '_> {
         }
         let charges: SmallVec<[Charge<'_>; 4]> = numbers.iter().map(|number| asked[*number]).collect();
         let slots: SmallVec<[usize; 4]> = numbers.iter().map(|number| self.slots[*number]).collect();
+        let before = refused.then(|| states.clone());
         let verdict = settle(&charges, &slots, &mut states, now);
         for (number, decision) in numbers.iter().zip(verdict.decisions()) {
-            told[*number] = Some(*decision);
-            if refused {
+            if let Some(before) = &before {
+                let mut state = before[self.slots[*number]].clone();
+                told[*number] = Some(stopped(decision, &mut state, &asked[*number], now));
                 continue;
             }
+            told[*number] = Some(*decision);
             let state = states[self.slots[*number]].clone();
-            let Some(Ledger::Copy(copy)) = self.ledger(*number) else { continue };
-            copy.set_state(state);
+            let Some(Ledger::Mirror(mirror)) = self.ledger(*number) else { continue };
+            mirror.set_state(state);
             if verdict.is_allowed() {
-                copy.note(&asked[*number], decision, &tracked[*number], now);
+                mirror.note(&asked[*number], decision, &tracked[*number], now);
             }
         }
         !refused && verdict.is_allowed()
@@ -195,12 +205,21 @@ impl Settling<'_, '_, '_> {
     }
 }
 
-/// What is told of a charge that had room, but was stopped by another.
-fn untaken(decision: Decision) -> Decision {
-    if decision.is_denied() || decision.granted() == 0 {
+/// What is told of a charge that had room, but was stopped by another: what is there.
+fn stopped(decision: &Decision, state: &mut State, charge: &Charge<'_>, now: Time) -> Decision {
+    if decision.is_denied() {
+        return *decision;
+    }
+    let there = state.apply(&charge.cost(0).action(Action::Take { max_wait: None }), now).raw();
+    RawDecision { outcome: Outcome::Allowed, granted: 0, wait: decision.raw().wait, ..there }.into()
+}
+
+/// The same of tokens that were drawn from a pool and put back.
+fn undrawn(decision: Decision) -> Decision {
+    if decision.is_denied() {
         return decision;
     }
     let raw = decision.raw();
-    let left = raw.left + i64::from(raw.granted) * i64::try_from(raw.unit).unwrap_or(i64::MAX);
+    let left = raw.left.saturating_add(raw.granted.into());
     RawDecision { outcome: Outcome::Allowed, granted: 0, left, ..raw }.into()
 }

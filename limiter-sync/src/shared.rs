@@ -3,8 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use tollgate_core::{Clock, Observer, Store, Time, Timekeeper};
+use tollgate_core::{
+    Clock, Effect, ErrorKind, Observer, Source, Store, StoreError, Time, Timekeeper, Verdict,
+};
 
 use crate::exchange::Shipment;
 use crate::insight::Counters;
@@ -24,12 +27,17 @@ pub(crate) struct Shared<S, C> {
     pub(crate) closed: AtomicBool,
     /// The centre decides by a clock of its own.
     own_clock: bool,
-    /// By how many nanoseconds that clock is ahead of ours, and whether anybody has said so yet.
+    /// By how many nanoseconds that clock is ahead of ours, and since when that is known; 0 if nobody has said so yet.
     offset: AtomicI64,
-    clock_known: AtomicBool,
+    clock_known_since: AtomicU64,
     /// When the centre was asked first of all that it has not answered since; 0 if it has.
     silent_since: AtomicU64,
+    /// When the task ended that exchanges, although nobody had said so; 0 if it did not.
+    task_gone_since: AtomicU64,
 }
+
+/// How long a task that is gone stays so: whatever ended it may end the next one, too.
+const REST: Duration = Duration::from_secs(1);
 
 impl<S: Store, C: Clock> Shared<S, C> {
     pub(crate) fn new(
@@ -50,8 +58,9 @@ impl<S: Store, C: Clock> Shared<S, C> {
             closed: AtomicBool::new(false),
             own_clock,
             offset: AtomicI64::new(0),
-            clock_known: AtomicBool::new(!own_clock),
+            clock_known_since: AtomicU64::new(0),
             silent_since: AtomicU64::new(0),
+            task_gone_since: AtomicU64::new(0),
         }
     }
 
@@ -84,24 +93,42 @@ impl<S: Store, C: Clock> Shared<S, C> {
             // Somewhere between leaving and coming back. What is known stays, as long as it may be so.
             let ahead_of = |ours: Time| at.nanos().cast_signed().saturating_sub(ours.nanos().cast_signed());
             let (least, most) = (ahead_of(now), ahead_of(sent_at).max(ahead_of(now)));
-            let offset = if self.knows_clock() {
+            let offset = if self.clock_known_since.load(Ordering::Relaxed) > 0 {
                 self.offset.load(Ordering::Relaxed).clamp(least, most)
             } else {
                 least / 2 + most / 2
             };
             self.offset.store(offset, Ordering::Relaxed);
-            self.clock_known.store(true, Ordering::Relaxed);
+            let since = now.nanos().max(1);
+            let _ =
+                self.clock_known_since.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// Whether instants can be told by the clock that decides.
-    pub(crate) fn knows_clock(&self) -> bool {
-        self.clock_known.load(Ordering::Relaxed)
+    /// Whether what a limit's keys owe was noted by the clock that decides. At first nobody knows that clock, and what was noted then
+    /// has been told two intervals after somebody does.
+    pub(crate) fn goes_by_centre(&self, tracked: &Tracked) -> bool {
+        let since = self.clock_known_since.load(Ordering::Relaxed);
+        let known_for = self.clock.now().nanos().saturating_sub(since);
+        !self.own_clock || (since > 0 && known_for > tracked.interval.saturating_mul(2))
     }
 
     /// The centre is not silent, whatever it says.
-    pub(crate) fn is_there(&self) {
+    fn is_there(&self) {
         self.silent_since.store(0, Ordering::Relaxed);
+    }
+
+    /// The centre did not answer what was sent at `sent_at`, or refused it, which is an answer as well. Whether it is the latter, and
+    /// has to do with a key.
+    pub(crate) fn refused(&self, error: &StoreError, sent_at: Time) -> bool {
+        let about_a_key =
+            matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Unsupported | ErrorKind::Internal);
+        if about_a_key && error.effect() == Effect::None {
+            self.is_there();
+            return true;
+        }
+        self.asks(sent_at);
+        false
     }
 
     /// Whether the centre has been silent for longer than a limit allows.
@@ -117,10 +144,43 @@ impl<S: Store, C: Clock> Shared<S, C> {
         now.nanos().saturating_sub(since.nanos()) > tracked.stale_after
     }
 
+    /// The task that exchanges has ended by itself: as long as there is none, the centre is as good as silent.
+    pub(crate) fn task_is_gone(&self) {
+        let now = self.clock.now().nanos().max(1);
+        self.task_gone_since.store(now, Ordering::Relaxed);
+        let _ = self.silent_since.compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// Somebody looks for a task: whether it is there now, or there is no runtime for it.
+    pub(crate) fn task_is_back(&self, runs: bool) {
+        let gone_since = self.task_gone_since.swap(0, Ordering::Relaxed);
+        if runs {
+            let _ =
+                self.silent_since.compare_exchange(gone_since, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether the task has been gone for long enough to start another.
+    #[inline]
+    pub(crate) fn lacks_task(&self) -> bool {
+        self.silent_since.load(Ordering::Relaxed) != 0 && self.needs_task()
+    }
+
+    #[cold]
+    fn needs_task(&self) -> bool {
+        let since = self.task_gone_since.load(Ordering::Relaxed);
+        since != 0 && self.clock.now().since(Time::from_nanos(since)) >= REST
+    }
+
     /// Since when the centre has not answered, if it has not.
     pub(crate) fn silent_since(&self) -> Option<Time> {
         Some(self.silent_since.load(Ordering::Relaxed)).filter(|since| *since != 0).map(Time::from_nanos)
     }
+}
+
+/// Whether the centre itself has decided this. A store around it may have stood in for it, and then nothing was debited there.
+pub(crate) fn is_centres_own(verdict: &Verdict) -> bool {
+    verdict.decisions().iter().all(|decision| decision.source() == Source::Store)
 }
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

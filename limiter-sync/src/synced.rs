@@ -12,11 +12,11 @@ use tollgate_core::{
 };
 
 use crate::background::Running;
-use crate::copy::Copy;
+use crate::mirror::Mirror;
 use crate::here::Missing;
 use crate::insight::Insight;
 use crate::pool::Pool;
-use crate::shared::Shared;
+use crate::shared::{Shared, is_centres_own};
 use crate::table::{Ledger, Print, empty_ledger};
 use crate::terms::{ColdKeys, Mode, Settings, Terms, Tracked, WhenStale};
 
@@ -90,8 +90,9 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
         self.begun_anew()
     }
 
-    /// At most so many keys are known here at a time; a million unless said. Each takes about 140 bytes, of a window 220. Keys beyond that
-    /// are decided at the centre.
+    /// At most so many keys are known here at a time; a million unless said. Each takes about 140 bytes, of a window 220. When more are in
+    /// use, those go that the centre knows all about, and it is asked when they come back; if there is none to go, the key is decided
+    /// at the centre. [`Insight::forgotten`] and [`Insight::at_centre`] count that.
     #[must_use]
     pub fn keys(mut self, most: usize) -> Self {
         self.most_keys = most.max(1);
@@ -138,6 +139,7 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
         for number in shared.table.shards() {
             let shard = shared.table.lock(number);
             insight.keys += shard.len();
+            insight.forgotten += shard.forgotten();
             insight.owing += shard.iter().filter(|(_, replica)| replica.owes()).count();
         }
         insight
@@ -198,6 +200,10 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
             for _ in 0..TRIES {
                 let there = match missing {
                     Missing::Centre => false,
+                    Missing::Task => {
+                        self.running().start();
+                        true
+                    }
                     Missing::Replica(number) => self.know(&charges[number], now).await?,
                     Missing::Tokens(number) => self.fill(&charges[number], now).await,
                 };
@@ -228,11 +234,9 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
             self.running().start();
         }
         let mut ledger = empty_ledger(&tracked);
-        if let (Mode::Deltas, ColdKeys::AskFirst) = (tracked.mode, tracked.cold_keys)
-            && !self.is_known(charge)
-        {
+        if tracked.mode == Mode::Deltas && self.should_ask(charge, tracked.cold_keys, now) {
             match self.ask_for(charge, now).await {
-                Ok(state) => ledger = Ledger::Copy(Copy::from_centre(state)),
+                Ok(state) => ledger = Ledger::Mirror(Mirror::from_centre(state)),
                 Err(error) if tracked.when_stale == WhenStale::Deny => return Err(error),
                 // Nobody knows better; the next exchange tells.
                 Err(_) => {}
@@ -243,10 +247,10 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
         if let Some(index) = shard.find(print) {
             if let Some(replica) = shard.get(index) {
                 // The limit has other numbers now; what is known goes on under them.
-                if let (Ledger::Copy(_), Mode::Lease) | (Ledger::Pool(_), Mode::Deltas) =
-                    (&replica.ledger, tracked.mode)
-                {
-                    return Ok(false);
+                match (&mut replica.ledger, tracked.mode) {
+                    (Ledger::Mirror(_), Mode::Deltas) => {}
+                    (Ledger::Pool(pool), Mode::Lease) => pool.keep_at_most(tracked.most_leased),
+                    (Ledger::Mirror(_), Mode::Lease) | (Ledger::Pool(_), Mode::Deltas) => return Ok(false),
                 }
                 replica.tracked = tracked;
             }
@@ -255,10 +259,13 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
         Ok(shard.insert(print, charge.key(), tracked, ledger, shared.to_centre(now)).is_some())
     }
 
-    fn is_known(&self, charge: &Charge<'_>) -> bool {
-        let table = &self.shared().table;
-        let print = table.print(charge);
-        table.lock(table.shard_of(print)).find(print).is_some()
+    /// Whether the centre should be asked what there is of a key: nothing is known of it here, and perhaps only because it had to go.
+    fn should_ask(&self, charge: &Charge<'_>, cold_keys: ColdKeys, now: Time) -> bool {
+        let shared = self.shared();
+        let print = shared.table.print(charge);
+        let shard = shared.table.lock(shared.table.shard_of(print));
+        let asks = cold_keys == ColdKeys::AskFirst || shard.may_have_forgotten(shared.to_centre(now));
+        asks && shard.find(print).is_none()
     }
 
     async fn ask_for(&self, charge: &Charge<'_>, now: Time) -> Result<State, StoreError> {
@@ -300,14 +307,25 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
         let request = [wanted];
         let answer = self.store.decide(Request::new(&request), shared.to_centre(now)).await;
         end.done = true;
-        match &answer {
-            Ok(verdict) => shared.heard(verdict.decided_at(), sent_at),
-            Err(_) => shared.asks(sent_at),
-        }
-        let told = answer.as_ref().ok().and_then(|verdict| Some((verdict.decisions().first()?, verdict)));
+        let verdict = match answer {
+            Ok(verdict) if is_centres_own(&verdict) => {
+                shared.heard(verdict.decided_at(), sent_at);
+                Some(verdict)
+            }
+            Ok(_) => {
+                shared.asks(sent_at);
+                None
+            }
+            Err(error) => {
+                shared.refused(&error, sent_at);
+                None
+            }
+        };
+        let told = verdict.as_ref().and_then(|verdict| Some((verdict.decisions().first()?, verdict)));
         end.with(|pool| match told {
             Some((decision, verdict)) => pool.filled(&wanted, decision, verdict.decided_at(), &tracked),
-            None => pool.unreachable(&tracked, shared.to_centre(now)),
+            // From now on, however long that took: whoever waits for it is not to ask again at once.
+            None => pool.unreachable(&tracked, shared.now()),
         });
         true
     }
@@ -316,12 +334,12 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
     async fn decide_at_centre(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
         let shared = self.shared();
         shared.counters.at_centre(request.charges().len());
-        self.book(request.charges()).await?;
+        self.book(request.charges()).await.map_err(not_asked)?;
         let verdict = self.store.decide(request, shared.to_centre(now)).await?;
         if verdict.is_allowed() {
             for (charge, decision) in request.charges().iter().zip(verdict.decisions()) {
                 let at = verdict.decided_at();
-                self.with_copy(charge, |copy, _| copy.granted_by_centre(charge, decision, at));
+                self.with_mirror(charge, |mirror, _| mirror.granted_by_centre(charge, decision, at));
             }
         }
         Ok(verdict)
@@ -330,21 +348,21 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
     /// Books what these keys owe, before somebody asks the centre about them.
     async fn book(&self, charges: &[Charge<'_>]) -> Result<(), StoreError> {
         let shared = self.shared();
-        let owing = charges.iter().any(|charge| self.with_copy(charge, |copy, _| copy.owes()) == Some(true));
+        let owing = charges.iter().any(|charge| self.with_mirror(charge, |mirror, _| mirror.owes()) == Some(true));
         if !owing {
             return Ok(());
         }
         shared.exchange_of(charges).await
     }
 
-    fn with_copy<T>(&self, charge: &Charge<'_>, act: impl FnOnce(&mut Copy, &Tracked) -> T) -> Option<T> {
+    fn with_mirror<T>(&self, charge: &Charge<'_>, act: impl FnOnce(&mut Mirror, &Tracked) -> T) -> Option<T> {
         let table = &self.shared().table;
         let print = table.print(charge);
         let mut shard = table.lock(table.shard_of(print));
         let index = shard.find(print)?;
         let replica = shard.get(index)?;
-        let Ledger::Copy(copy) = &mut replica.ledger else { return None };
-        Some(act(copy, &replica.tracked))
+        let Ledger::Mirror(mirror) = &mut replica.ledger else { return None };
+        Some(act(mirror, &replica.tracked))
     }
 
     /// Whether a charge is about a limit that cannot be decided here.
@@ -442,7 +460,7 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
 
     /// What the centre has, once it knows what is owed to it.
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
-        self.book(&[limit.charge(key)]).await?;
+        self.book(&[limit.charge(key)]).await.map_err(not_asked)?;
         self.store.export(limit, key, self.shared().to_centre(now)).await
     }
 
@@ -455,9 +473,15 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
     ) -> Result<(), StoreError> {
         self.store.merge(limit, key, snapshot, self.shared().to_centre(now)).await?;
         let other = State::from_snapshot(limit, snapshot)?;
-        self.with_copy(&limit.charge(key), |copy, tracked| copy.merge(&other, tracked));
+        self.with_mirror(&limit.charge(key), |mirror, tracked| mirror.merge(&other, tracked));
         Ok(())
     }
+}
+
+/// The centre could not even be told what is owed to it, so it was not asked. What is owed is kept.
+fn not_asked(error: StoreError) -> StoreError {
+    let why = format!("the centre was not asked, because it could not be told first what is owed to it: {error}");
+    StoreError::new(error.kind(), why).caused_by(error)
 }
 
 /// What is always decided at the centre.

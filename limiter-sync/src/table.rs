@@ -8,7 +8,7 @@ use slab::Slab;
 use smallvec::SmallVec;
 use tollgate_core::{Charge, Key, Time};
 
-use crate::copy::Copy;
+use crate::mirror::Mirror;
 use crate::pool::Pool;
 use crate::terms::{Mode, Tracked};
 
@@ -61,7 +61,7 @@ impl Whom {
 #[derive(Debug)]
 pub(crate) enum Ledger {
     /// A copy of the state.
-    Copy(Copy),
+    Mirror(Mirror),
     /// Tokens in hand.
     Pool(Box<Pool>),
 }
@@ -73,52 +73,95 @@ pub(crate) struct Replica {
     pub(crate) ledger: Ledger,
     pub(crate) tracked: Arc<Tracked>,
     tag: Tag,
-    /// The next exchange will look at it.
-    due: bool,
-    /// Something of it is under way to the centre.
-    pub(crate) busy: bool,
+    standing: Standing,
     /// How many more looks what others tell meanwhile is worth.
     pub(crate) looks: u8,
+    /// The stretch of time in which the centre told something of it last.
+    pub(crate) told_in: u8,
 }
 
 const _: () = assert!(size_of::<Replica>() == 64, "one line of the cache");
 
+/// Where a replica stands with the exchanges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// They need not look at it.
+    Idle,
+    /// The next one will look at it.
+    Due,
+    /// Something of it is under way to the centre.
+    Busy,
+    /// Both.
+    BusyAndDue,
+}
+
 impl Replica {
+    fn is_due(&self) -> bool {
+        matches!(self.standing, Standing::Due | Standing::BusyAndDue)
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(self.standing, Standing::Busy | Standing::BusyAndDue)
+    }
+
+    fn set_due(&mut self, due: bool) {
+        self.stand(due, self.is_busy());
+    }
+
+    pub(crate) fn set_busy(&mut self, busy: bool) {
+        self.stand(self.is_due(), busy);
+    }
+
+    fn stand(&mut self, due: bool, busy: bool) {
+        self.standing = match (due, busy) {
+            (false, false) => Standing::Idle,
+            (true, false) => Standing::Due,
+            (false, true) => Standing::Busy,
+            (true, true) => Standing::BusyAndDue,
+        };
+    }
+
+    /// Whether it has denied for so long that it is worth a look whether somebody has given something back meanwhile, or made the
+    /// centre forget. What it knows itself, it needs no look for.
+    #[inline]
+    pub(crate) fn may_have_changed(&self, now: Time) -> bool {
+        self.tracked.stretch(now).wrapping_sub(self.told_in) >= 2
+    }
+
     /// Whether it says nothing that a new one would not say, and nobody waits for anything of it.
     fn is_idle(&self, now: Time) -> bool {
-        !self.due
-            && !self.busy
+        self.standing == Standing::Idle
             && match &self.ledger {
-                Ledger::Copy(copy) => copy.fresh_at() <= now,
+                Ledger::Mirror(mirror) => mirror.fresh_at() <= now,
                 Ledger::Pool(pool) => pool.is_idle(now),
             }
     }
 
     /// Whether the centre does not know all of it, or has lent something.
     pub(crate) fn owes(&self) -> bool {
-        self.busy
+        self.is_busy()
             || match &self.ledger {
-                Ledger::Copy(copy) => copy.owes(),
-                Ledger::Pool(pool) => pool.tokens() > 0 || pool.filling().is_some(),
+                Ledger::Mirror(mirror) => mirror.owes(),
+                Ledger::Pool(pool) => pool.owes(),
             }
     }
 
     /// Whether the next exchange should look at it. A pool is looked at for as long as it is used.
     pub(crate) fn wants_exchange(&self) -> bool {
         match &self.ledger {
-            Ledger::Copy(copy) => copy.wants_exchange(),
+            Ledger::Mirror(mirror) => mirror.wants_exchange(),
             Ledger::Pool(_) => true,
         }
     }
 
     /// Whether it may go when there is no room: the centre knows all of it.
     fn can_go(&self) -> bool {
-        !self.due && !self.owes()
+        !self.is_due() && !self.owes()
     }
 
     fn ends(&self) -> Time {
         match &self.ledger {
-            Ledger::Copy(copy) => copy.fresh_at(),
+            Ledger::Mirror(mirror) => mirror.fresh_at(),
             Ledger::Pool(_) => Time::EPOCH,
         }
     }
@@ -141,6 +184,9 @@ pub(crate) struct Shard {
     most: usize,
     /// Where the sweep goes on.
     hand: usize,
+    /// Replicas that had to go although they were in use, and until when one of them would have known something.
+    forgotten: u64,
+    forgot_until: Time,
     /// By beat, what the next exchange looks at.
     due: Vec<Vec<usize>>,
 }
@@ -148,7 +194,7 @@ pub(crate) struct Shard {
 impl Shard {
     fn new(most: usize) -> Self {
         let (places, replicas, whom, due) = (HashTable::new(), Slab::new(), Vec::new(), Vec::new());
-        Self { places, replicas, whom, most, hand: 0, due }
+        Self { places, replicas, whom, most, hand: 0, forgotten: 0, forgot_until: Time::EPOCH, due }
     }
 
     #[inline]
@@ -166,9 +212,9 @@ impl Shard {
     #[inline]
     pub(crate) fn make_due(&mut self, index: usize) {
         if let Some(replica) = self.replicas.get_mut(index)
-            && !replica.due
+            && !replica.is_due()
         {
-            replica.due = true;
+            replica.set_due(true);
             let beat = replica.tracked.beat;
             if self.due.len() <= beat {
                 self.due.resize_with(beat + 1, Vec::new);
@@ -185,7 +231,7 @@ impl Shard {
     /// A replica that was due, and is no longer.
     pub(crate) fn begin(&mut self, index: usize) -> Option<(&mut Replica, &Whom)> {
         let (replica, whom) = self.both(index)?;
-        replica.due = false;
+        replica.set_due(false);
         Some((replica, whom))
     }
 
@@ -206,7 +252,8 @@ impl Shard {
         if !self.make_room(now) {
             return None;
         }
-        let replica = Replica { ledger, tracked, tag: print.tag, due: false, busy: false, looks: 0 };
+        let (tag, standing, told_in) = (print.tag, Standing::Idle, tracked.stretch(now));
+        let replica = Replica { ledger, tracked, tag, standing, looks: 0, told_in };
         let index = self.replicas.insert(replica);
         if self.whom.len() <= index {
             self.whom.resize_with(index + 1, Whom::default);
@@ -250,12 +297,24 @@ impl Shard {
             return true;
         }
         match nearest {
-            Some((index, _)) => {
+            Some((index, ends)) => {
                 self.remove(index);
+                self.forgotten += 1;
+                self.forgot_until = self.forgot_until.max(ends);
                 true
             }
             None => false,
         }
+    }
+
+    /// Whether a key that is not here may have been, and had to go before its time.
+    pub(crate) fn may_have_forgotten(&self, now: Time) -> bool {
+        now < self.forgot_until
+    }
+
+    /// How many keys had to go before their time.
+    pub(crate) fn forgotten(&self) -> u64 {
+        self.forgotten
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -345,7 +404,7 @@ fn hashed(mut hasher: impl Hasher, charge: &Charge<'_>) -> u64 {
 /// A ledger for a limit's mode.
 pub(crate) fn empty_ledger(tracked: &Tracked) -> Ledger {
     match tracked.mode {
-        Mode::Deltas => Ledger::Copy(Copy::default()),
+        Mode::Deltas => Ledger::Mirror(Mirror::default()),
         Mode::Lease => Ledger::Pool(Box::default()),
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use moka::sync::Cache;
-use tollgate_core::Limit;
+use tollgate_core::{Limit, Time};
 
 use crate::owed::Booking;
 use crate::share::Rate;
@@ -14,6 +14,9 @@ use crate::share::Rate;
 const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(3_600);
 /// Limits that are remembered with what follows for them; more than a program has, unless it makes them from requests.
 const MOST_LIMITS: u64 = 1_024;
+
+/// About 8.6 seconds.
+const SHORTEST_STRETCH: u32 = 33;
 
 /// How decisions are made without asking the centre.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +36,7 @@ pub enum Mode {
 pub enum WhenStale {
     /// They are decided as before, by what is known here.
     GoOn,
-    /// They are decided by a part of the limit.
+    /// They are decided by a part of the limit. A part that is no whole token, or more than all, lets nothing pass.
     Shrink {
         /// So many parts
         part: u32,
@@ -57,7 +60,8 @@ impl WhenStale {
 pub enum ColdKeys {
     /// It is decided as if nobody had used the key; the next exchange tells.
     Optimistic,
-    /// The centre is asked what there is, once.
+    /// The centre is asked what there is, once. If it does not answer, the check is decided as if nobody had used the key; with
+    /// [`WhenStale::Deny`] its caller gets the error.
     AskFirst,
 }
 
@@ -174,6 +178,9 @@ pub(crate) struct Tracked {
     pub(crate) interval: u64,
     /// Which of the beats its interval is.
     pub(crate) beat: usize,
+    /// Instants that are alike but for so many bits are in the same stretch of time, of which an exchange looks once or twice at a
+    /// key that denies.
+    stretch: u32,
     /// The part of the limit that goes on when the centre is silent.
     pub(crate) shrunk: Option<Limit>,
     /// The most that is leased at a time.
@@ -199,10 +206,17 @@ impl Tracked {
             stale_after: nanos(stale_after),
             interval: nanos(terms.every),
             beat: settings.beats().iter().position(|beat| *beat == terms.every).unwrap_or(0),
+            stretch: nanos(terms.every).saturating_mul(10).ilog2().max(SHORTEST_STRETCH),
             shrunk,
             most_leased: (limit.capacity() / terms.lease_part).max(1),
             limit: limit.clone(),
         })
+    }
+
+    /// Which stretch of time an instant is in, counted round a byte.
+    #[inline]
+    pub(crate) fn stretch(&self, at: Time) -> u8 {
+        (at.nanos() >> self.stretch).to_le_bytes()[0]
     }
 }
 

@@ -79,3 +79,22 @@ async fn what_is_granted_counts_by_the_clock_of_the_centre() {
         }
     }
 }
+
+#[tokio::test]
+async fn what_was_granted_before_anybody_knew_the_time_counts_as_well() {
+    let limit = Limit::per(10, Duration::from_secs(10)).build("api").expect("valid");
+    let clock = ManualClock::default();
+    let ahead = Ahead { centre: MemoryStore::new(), clock: clock.clone() };
+    let node = Synced::with_clock(ahead, clock.clone()).by_hand();
+    // More than one call carries: the answer to the first tells the time, and the others are sent after it.
+    let keys: Vec<String> = (0..1_500).map(|key| format!("key {key}")).collect();
+    for key in &keys {
+        assert!(node.decide_one(&limit.charge(key).cost(4), &clock).await.expect("here").is_allowed());
+    }
+    node.sync_now().await.expect("the centre answers");
+    for key in &keys {
+        let look = limit.charge(key).cost(0);
+        let centre = node.store().centre.decide_one(&look, &node.store().now()).await.expect("memory");
+        assert_eq!(centre.remaining(), 6, "{key}");
+    }
+}

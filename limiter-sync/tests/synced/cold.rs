@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Limit, Store};
+use tollgate_core::{Action, Limit, Store};
 use tollgate_limiter_sync::{ColdKeys, WhenStale};
 
 use crate::fleet::{Fleet, WHO, Way};
@@ -61,6 +61,49 @@ async fn known_to_be_empty_needs_no_trip() {
     assert_eq!(fleet.nodes[0].store().calls(), calls, "five seconds of denials");
     fleet.advance(Duration::from_secs(1));
     assert!(fleet.take(0, &limit(), 1).await.is_allowed(), "one has come in");
+}
+
+#[tokio::test]
+async fn known_to_be_empty_hears_that_somebody_else_has_made_room() {
+    let daily = Limit::per_day(10).fixed_window().build("quota").expect("valid");
+    for action in [Action::Forget, Action::Refund { at: None }] {
+        let fleet = Fleet::of(2, |node| node);
+        assert_eq!(fleet.passed(0, &daily, 10).await, 10);
+        fleet.exchange().await;
+        assert!(fleet.take(1, &daily, 0).await.is_allowed());
+        assert_eq!(fleet.passed(1, &daily, 20).await, 10, "it had not heard of that");
+        fleet.exchange().await;
+        let more = daily.charge(WHO).cost(15).action(action);
+        assert!(fleet.nodes[0].decide_one(&more, &fleet.now()).await.expect("decided").is_allowed());
+        fleet.exchange().await;
+        let (mut denied, mut calls) = (0, fleet.nodes[1].store().calls());
+        while fleet.take(1, &daily, 1).await.is_denied() {
+            denied += 1;
+            fleet.exchange().await;
+            fleet.advance(Duration::from_millis(100));
+            assert!(denied < 200, "twenty seconds, and still nothing");
+        }
+        calls = fleet.nodes[1].store().calls() - calls;
+        assert!(calls <= 3, "{calls} calls for {denied} denials");
+    }
+}
+
+#[tokio::test]
+async fn a_key_that_had_to_go_is_asked_about_when_it_comes_back() {
+    let hourly = Limit::per_hour(10).fixed_window().build("quota").expect("valid");
+    let fleet = Fleet::of(1, |node| node.keys(1));
+    let node = &fleet.nodes[0];
+    let mut passed = [0, 0];
+    for round in 0..6 {
+        for _ in 0..20 {
+            let whom = ["one", "two"][round % 2];
+            let told = node.decide_one(&hourly.charge(whom), &fleet.now()).await.expect("decided");
+            passed[round % 2] += usize::from(told.is_allowed());
+        }
+        fleet.exchange().await;
+    }
+    assert_eq!((passed, node.insight().forgotten), ([10, 10], 5));
+    assert_eq!(node.insight().overshoot, 0);
 }
 
 #[tokio::test]

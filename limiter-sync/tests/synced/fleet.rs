@@ -1,12 +1,12 @@
 //! Some nodes around one centre, by one clock that moves by hand; the way to the centre can be broken.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate_core::{
-    Capability, Clock, Decision, ErrorKind, Export, Key, Limit, ManualClock, Request, Run, RunVerdict,
-    Snapshot, Store, StoreError, Time, Verdict,
+    Capability, Charge, Clock, Decision, ErrorKind, Export, Key, Limit, ManualClock, Request, Run,
+    RunVerdict, Snapshot, Source, Store, StoreError, Time, Verdict,
 };
 use tollgate_limiter_sync::Synced;
 use tollgate_store_memory::MemoryStore;
@@ -14,34 +14,55 @@ use tollgate_store_memory::MemoryStore;
 pub(crate) const WHO: &str = "somebody";
 
 /// What becomes of a node's calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u8)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Way {
     /// They arrive, and so do the answers.
-    Open = 0,
+    #[default]
+    Open,
     /// They don't arrive.
-    Closed = 1,
+    Closed,
+    /// They don't arrive, after a second.
+    Slow,
+    /// They don't arrive, and nobody ever hears of them.
+    Hanging,
+    /// They don't arrive, but nobody can tell.
+    Vanishing,
     /// They arrive, but the answers get lost.
-    ThereOnly = 2,
+    ThereOnly,
+    /// They arrive, and the answers come when others have had their turn.
+    Late,
     /// They arrive, and are refused because of something about their keys.
-    Refused = 3,
+    Refused,
+    /// The same, if [`BAD`] is among their keys.
+    RefusedIfBad,
+    /// They don't arrive, and a stand-in lets everything pass.
+    StoodIn,
 }
+
+/// A key that something is wrong with.
+pub(crate) const BAD: &str = "bad";
 
 /// A node's way to the centre.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     pub(crate) centre: Arc<MemoryStore>,
-    way: Arc<AtomicU8>,
+    clock: ManualClock,
+    way: Arc<Mutex<Way>>,
     calls: Arc<AtomicUsize>,
 }
 
 impl Link {
-    pub(crate) fn to(centre: &Arc<MemoryStore>) -> Self {
-        Self { centre: Arc::clone(centre), way: Arc::default(), calls: Arc::default() }
+    pub(crate) fn to(centre: &Arc<MemoryStore>, clock: &ManualClock) -> Self {
+        let (centre, clock) = (Arc::clone(centre), clock.clone());
+        Self { centre, clock, way: Arc::default(), calls: Arc::default() }
     }
 
     pub(crate) fn set(&self, way: Way) {
-        self.way.store(way as u8, Ordering::Relaxed);
+        *self.way.lock().expect("nobody panics") = way;
+    }
+
+    fn way(&self) -> Way {
+        *self.way.lock().expect("nobody panics")
     }
 
     /// How many calls were made.
@@ -49,18 +70,44 @@ impl Link {
         self.calls.load(Ordering::Relaxed)
     }
 
-    async fn call<T>(&self, call: impl Future<Output = Result<T, StoreError>>) -> Result<T, StoreError> {
+    async fn call<T>(
+        &self,
+        mut keys: impl Iterator<Item = Key<'_>>,
+        call: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        match self.way.load(Ordering::Relaxed) {
-            0 => call.await,
-            1 => Err(StoreError::new(ErrorKind::Unavailable, "the centre cannot be reached")),
-            3 => Err(StoreError::new(ErrorKind::Corrupt, "something strange is there")),
-            _ => {
-                call.await?;
-                Err(StoreError::new(ErrorKind::Timeout, "no answer").with_unknown_effect())
+        let unreachable = StoreError::new(ErrorKind::Unavailable, "the centre cannot be reached");
+        let strange = StoreError::new(ErrorKind::Corrupt, "something strange is there");
+        let lost = StoreError::new(ErrorKind::Timeout, "no answer").with_unknown_effect();
+        match self.way() {
+            Way::RefusedIfBad if keys.any(|key| key == BAD.into()) => Err(strange),
+            Way::Open | Way::RefusedIfBad => call.await,
+            Way::Closed | Way::StoodIn => Err(unreachable),
+            Way::Slow => {
+                self.clock.advance(Duration::from_secs(1));
+                Err(unreachable)
             }
+            Way::Hanging => std::future::pending().await,
+            Way::Vanishing => Err(lost),
+            Way::ThereOnly => call.await.and(Err(lost)),
+            Way::Late => {
+                let answer = call.await;
+                tokio::task::yield_now().await;
+                answer
+            }
+            Way::Refused => Err(strange),
         }
     }
+
+    /// What a stand-in says.
+    fn stood_in(&self, request: Request<'_>, now: Time) -> Option<Verdict> {
+        let pass = |charge| Decision::passing(charge, Source::Fallback);
+        (self.way() == Way::StoodIn).then(|| Verdict::new(request.charges().iter().map(pass), now))
+    }
+}
+
+fn keys<'a>(request: Request<'a>) -> impl Iterator<Item = Key<'a>> {
+    request.charges().iter().map(Charge::key)
 }
 
 impl Store for Link {
@@ -69,18 +116,26 @@ impl Store for Link {
     }
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
-        self.call(self.centre.decide(request, now)).await
+        match self.stood_in(request, now) {
+            Some(verdict) => Ok(verdict),
+            None => self.call(keys(request), self.centre.decide(request, now)).await,
+        }
     }
 
     async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {
-        match self.call(async { Ok(self.centre.decide_batch(batch, now).await) }).await {
+        if self.way() == Way::StoodIn {
+            let stood_in = |run: &Run<'_>| self.stood_in(run.request(), now).into_iter().collect();
+            return batch.iter().map(|run| Ok(RunVerdict::from_verdicts(stood_in(run)))).collect();
+        }
+        let all = batch.iter().flat_map(|run| keys(run.request()));
+        match self.call(all, async { Ok(self.centre.decide_batch(batch, now).await) }).await {
             Ok(answers) => answers,
             Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
         }
     }
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
-        self.call(self.centre.export(limit, key, now)).await
+        self.call([key].into_iter(), self.centre.export(limit, key, now)).await
     }
 
     async fn merge(
@@ -90,11 +145,11 @@ impl Store for Link {
         snapshot: &Snapshot,
         now: Time,
     ) -> Result<(), StoreError> {
-        self.call(self.centre.merge(limit, key, snapshot, now)).await
+        self.call([key].into_iter(), self.centre.merge(limit, key, snapshot, now)).await
     }
 
     async fn exchange(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
-        self.call(self.centre.exchange(request, now)).await
+        self.call(keys(request), self.centre.exchange(request, now)).await
     }
 }
 
@@ -110,7 +165,7 @@ pub(crate) struct Fleet {
 impl Fleet {
     pub(crate) fn of(nodes: usize, with: impl Fn(Node) -> Node) -> Self {
         let (clock, centre) = (ManualClock::default(), Arc::new(MemoryStore::config().keys(10_000).build()));
-        let node = |_| with(Synced::with_clock(Link::to(&centre), clock.clone()).by_hand());
+        let node = |_| with(Synced::with_clock(Link::to(&centre, &clock), clock.clone()).by_hand());
         let nodes = (0..nodes).map(node).collect();
         Self { clock, centre, nodes }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use tollgate_conformance::Seed;
 use tollgate_core::{Action, Limit, LimitBuilder, Source, Store};
+use tollgate_limiter_sync::{Mode, WhenStale};
 
 use crate::fleet::{Fleet, Node, WHO, Way};
 
@@ -104,6 +105,79 @@ async fn closing_without_a_centre_says_so_and_keeps_what_is_leased() {
     fleet.nodes[0].store().set(Way::Open);
     fleet.nodes[0].close(Duration::from_secs(1)).await.expect("now it is there");
     assert_eq!(fleet.at_centre(&limit).await.remaining(), 1_000 - 120);
+}
+
+/// A node that has leased something of a thousand an hour, of which 120 are spent.
+async fn holding(with: impl Fn(Node) -> Node) -> (Fleet, Limit) {
+    let (fleet, limit) = (Fleet::of(1, |node| with(node.leasing())), Limit::per_hour(1_000));
+    let limit = limit.build("api").expect("valid");
+    for _ in 0..3 {
+        assert_eq!(fleet.passed(0, &limit, 40).await, 40);
+        fleet.exchange().await;
+    }
+    let there = fleet.at_centre(&limit).await.remaining();
+    assert!(there < 1_000 - 120 - 10, "{there}");
+    (fleet, limit)
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_not_even_sent_back_is_not_lost() {
+    let (fleet, limit) = holding(|node| node.terms_of("deltas", |usual| usual.mode(Mode::Deltas))).await;
+    let deltas = Limit::per_hour(1_000).build("deltas").expect("valid");
+    assert!(fleet.take(0, &deltas, 1).await.is_allowed());
+    fleet.nodes[0].store().set(Way::Hanging);
+    let error = fleet.nodes[0].close(Duration::from_secs(1)).await.expect_err("nobody there");
+    assert!(error.to_string().starts_with("2 keys owe"), "{error}");
+    fleet.nodes[0].store().set(Way::Open);
+    fleet.nodes[0].close(Duration::from_secs(1)).await.expect("now it is there");
+    assert_eq!(fleet.at_centre(&limit).await.remaining(), 1_000 - 120);
+}
+
+#[tokio::test]
+async fn a_smaller_limit_passes_no_more_than_it_has() {
+    let (fleet, limit) = holding(|node| node).await;
+    let smaller = Limit::per_hour(8).build("api").expect("valid");
+    let passed = fleet.passed(0, &smaller, 1_000).await;
+    assert!(passed <= 8, "{passed}");
+    fleet.nodes[0].close(Duration::from_secs(1)).await.expect("the centre is there");
+    assert!(fleet.at_centre(&limit).await.remaining() > 0, "the rest went back");
+}
+
+#[tokio::test]
+async fn nobody_asks_a_centre_again_that_has_just_taken_long_not_to_answer() {
+    let (fleet, limit) = (leasing(1), Limit::per_hour(1_000).build("api").expect("valid"));
+    fleet.nodes[0].store().set(Way::Slow);
+    for _ in 0..5 {
+        assert!(fleet.take(0, &limit, 1).await.is_denied());
+    }
+    assert_eq!(fleet.nodes[0].store().calls(), 1);
+}
+
+#[tokio::test]
+async fn a_stand_in_is_not_the_centre() {
+    let (fleet, limit) = holding(|node| {
+        node.when_stale(WhenStale::Deny).terms_of("deltas", |usual| usual.mode(Mode::Deltas))
+    })
+    .await;
+    let deltas = Limit::per_hour(1_000).build("deltas").expect("valid");
+    assert!(fleet.take(0, &deltas, 1).await.is_allowed());
+    fleet.nodes[0].store().set(Way::StoodIn);
+    for _ in 0..12 {
+        let _ = fleet.nodes[0].sync_now().await;
+        fleet.advance(Duration::from_millis(100));
+    }
+    assert!(fleet.take(0, &deltas, 1).await.is_denied(), "silent for more than a second");
+    fleet.nodes[0].store().set(Way::Open);
+    fleet.nodes[0].close(Duration::from_secs(1)).await.expect("now it is there");
+    assert_eq!(fleet.at_centre(&limit).await.remaining(), 1_000 - 120, "everything went back");
+}
+
+#[tokio::test]
+async fn a_new_key_that_many_want_takes_few_trips() {
+    let (fleet, limit) = (leasing(1), Limit::per_hour(1_000).build("api").expect("valid"));
+    assert_eq!(fleet.passed(0, &limit, 100).await, 100);
+    let calls = fleet.nodes[0].store().calls();
+    assert!(calls <= 10, "{calls} calls for a hundred");
 }
 
 #[tokio::test]

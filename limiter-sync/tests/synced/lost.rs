@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use tollgate_conformance::Seed;
 use tollgate_core::{Action, Limit, LimitBuilder, Limiter, Store};
 
-use crate::fleet::{Fleet, WHO, Way};
+use crate::fleet::{BAD, Fleet, WHO, Way};
 
 /// Limits that refill so slowly that the centre's balance is a count.
 fn slow(kind: usize) -> Limit {
@@ -39,7 +39,7 @@ proptest! {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         runtime.block_on(async {
             let (fleet, limit, mut random) = (Fleet::of(nodes, |node| node), slow(kind), Seed::new(seed));
-            let mut granted = 0;
+            let (mut granted, begin) = (0, fleet.now());
             for _ in 0..300 {
                 let node = &fleet.nodes[usize::try_from(random.below(nodes as u64)).expect("small")];
                 match random.below(10) {
@@ -56,8 +56,9 @@ proptest! {
                 }
             }
             settle(&fleet).await;
-            // A bucket that drips has dripped a little meanwhile: a token takes 86 ms.
-            let dripped = if kind == 0 { 400 } else { 0 };
+            // A bucket that drips has dripped a little meanwhile: a token takes 86.4 ms.
+            let dripped = u32::try_from(fleet.now().since(begin).as_micros() / 86_400).expect("seconds") + 1;
+            let dripped = if kind == 0 { dripped } else { 0 };
             let booked = booked(&fleet, &limit).await;
             assert!(booked <= granted && booked + dripped >= granted, "{booked} of {granted}");
             for node in &fleet.nodes {
@@ -188,6 +189,61 @@ async fn debits_and_refunds_arrive_as_they_were_meant() {
     assert!(node.decide_one(&forget, &fleet.now()).await.expect("the centre").is_allowed());
     assert_eq!(booked(&fleet, &limit).await, 0);
     assert_eq!(fleet.take(0, &limit, 0).await.remaining(), limit.capacity());
+}
+
+#[tokio::test]
+async fn what_is_granted_while_somebody_forgets_is_told_all_the_same() {
+    let (fleet, limit) = (Fleet::of(1, |node| node), slow(2));
+    assert!(fleet.take(0, &limit, 9).await.is_allowed());
+    fleet.exchange().await;
+    fleet.nodes[0].store().set(Way::Late);
+    let (charge, clock) = (limit.charge(WHO).action(Action::Forget), fleet.clock.clone());
+    let mut forget = std::pin::pin!(fleet.nodes[0].decide_one(&charge, &clock));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    assert!(forget.as_mut().poll(&mut context).is_pending(), "done, but not answered");
+    assert!(fleet.take(0, &limit, 4).await.is_allowed());
+    assert!(forget.await.expect("the centre answers").is_allowed());
+    assert_eq!(fleet.take(0, &limit, 0).await.remaining(), limit.capacity() - 4);
+    fleet.exchange().await;
+    assert_eq!(booked(&fleet, &limit).await, 4);
+}
+
+#[tokio::test]
+async fn refunds_of_a_window_that_is_over_take_nothing_off_what_is_owed() {
+    let (fleet, limit) = (Fleet::of(1, |node| node), Limit::per_minute(100).fixed_window());
+    let limit = limit.build("api").expect("valid");
+    let long_ago = fleet.now();
+    fleet.advance(Duration::from_secs(60));
+    for milli in 0..9 {
+        assert!(fleet.take(0, &limit, 5).await.is_allowed());
+        let at = Some(long_ago + Duration::from_millis(milli));
+        let back = limit.charge(WHO).cost(5).action(Action::Refund { at });
+        assert!(fleet.nodes[0].decide_one(&back, &fleet.now()).await.expect("here").is_allowed());
+    }
+    settle(&fleet).await;
+    assert_eq!(booked(&fleet, &limit).await, 45);
+    assert_eq!(fleet.take(0, &limit, 0).await.remaining(), 55);
+}
+
+#[tokio::test]
+async fn a_key_that_is_refused_does_not_hold_up_others_that_are_in_doubt() {
+    let (fleet, limit) = (Fleet::of(1, |node| node), slow(2));
+    let (node, good) = (&fleet.nodes[0], ["one", "two", "three"]);
+    for key in good.into_iter().chain([BAD]) {
+        let charge = limit.charge(key).cost(5);
+        assert!(node.decide_one(&charge, &fleet.now()).await.expect("here").is_allowed());
+    }
+    node.store().set(Way::Vanishing);
+    assert!(node.sync_now().await.is_err());
+    node.store().set(Way::RefusedIfBad);
+    for _ in 0..20 {
+        let _ = node.sync_now().await;
+    }
+    for key in good {
+        let seen = fleet.centre.decide_one(&limit.charge(key).cost(0), &fleet.now()).await.expect("memory");
+        assert_eq!(seen.remaining(), limit.capacity() - 5, "{key}");
+    }
+    assert_eq!(node.insight().owing, 1, "and the bad one is kept");
 }
 
 #[tokio::test]

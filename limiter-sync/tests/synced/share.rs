@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_core::Limit;
+use tollgate_core::{Action, Limit, Store};
 
-use crate::fleet::{Fleet, Way};
+use crate::fleet::{Fleet, WHO, Way};
 
 const STEP: Duration = Duration::from_millis(1);
 
@@ -73,6 +73,21 @@ async fn a_node_that_comes_late_gets_its_share() {
     }
     let part = each[1] * 100 / (each[0] + each[1]);
     assert!(part >= 20, "{part} percent after ten seconds: {each:?}");
+}
+
+#[tokio::test]
+async fn who_takes_what_there_is_takes_no_more_than_a_share() {
+    let limit = Limit::per_hour(1_000).build("api").expect("valid");
+    let fleet = Fleet::of(2, |node| node);
+    for _ in 0..10 {
+        assert!(fleet.passed(0, &limit, 20).await > 0 && fleet.passed(1, &limit, 20).await > 0);
+        fleet.exchange().await;
+    }
+    let left = fleet.at_centre(&limit).await.remaining();
+    assert!(left > 500, "{left}");
+    let all = limit.charge(WHO).cost(1_000).action(Action::TakeUpTo);
+    let told = fleet.nodes[0].decide_one(&all, &fleet.now()).await.expect("here");
+    assert!((1..=left / 2 + 10).contains(&told.granted()), "{} of {left}", told.granted());
 }
 
 #[tokio::test]

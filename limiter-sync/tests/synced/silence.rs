@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Limit, Source};
+use tollgate_core::{Action, Limit, Request, Source, Store};
 use tollgate_limiter_sync::WhenStale;
 
-use crate::fleet::{Fleet, Way};
+use crate::fleet::{Fleet, WHO, Way};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -90,4 +90,45 @@ async fn a_centre_that_refuses_something_is_not_silent() {
     fleet.nodes[0].store().set(Way::Open);
     fleet.exchange().await;
     assert_eq!(fleet.nodes[0].insight().owing, 0, "and nothing is lost");
+}
+
+#[tokio::test]
+async fn what_another_charge_stops_is_told_as_it_is() {
+    let huge = Limit::per_hour(3_000_000).fixed_window().build("huge").expect("valid");
+    let slow = Limit::per_hour(1).build("slow").expect("valid");
+    let fleet = Fleet::of(1, |node| node.terms_of("api", |usual| usual.when_stale(WhenStale::Deny)));
+    for limit in [&huge, &slow, &limit()] {
+        assert!(fleet.take(0, limit, 1).await.is_allowed());
+    }
+    fleet.nodes[0].store().set(Way::Closed);
+    assert!(fleet.nodes[0].sync_now().await.is_err());
+    fleet.advance(2 * SECOND);
+    let before = [fleet.take(0, &huge, 0).await, fleet.take(0, &slow, 0).await];
+    let api = limit();
+    let charges = [
+        huge.charge(WHO).cost(1).action(Action::Refund { at: None }),
+        slow.charge(WHO).cost(3_000_000).action(Action::Debit { at: None }),
+        api.charge(WHO),
+    ];
+    let verdict = fleet.nodes[0].decide(Request::new(&charges), fleet.now()).await.expect("decided here");
+    assert!(verdict.is_denied());
+    for (told, before) in verdict.decisions().iter().zip(before) {
+        assert_eq!((told.remaining(), told.granted(), told.debt()), (before.remaining(), 0, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_denial_by_a_part_of_the_limit_changes_nothing_of_it() {
+    let limit = Limit::per_hour(100).refill_by_interval().build("api").expect("valid");
+    let fleet = Fleet::of(1, |node| node.when_stale(WhenStale::one_of(10)));
+    assert!(fleet.take(0, &limit, 50).await.is_allowed());
+    fleet.nodes[0].store().set(Way::Closed);
+    assert!(fleet.nodes[0].sync_now().await.is_err());
+    fleet.advance(2 * SECOND);
+    assert!(fleet.take(0, &limit, 1).await.is_denied());
+    fleet.nodes[0].store().set(Way::Open);
+    // What is known here before anything is told.
+    let debit = limit.charge(WHO).cost(0).action(Action::Debit { at: None });
+    let told = fleet.nodes[0].decide_one(&debit, &fleet.now()).await.expect("here");
+    assert_eq!(told.remaining(), 50);
 }

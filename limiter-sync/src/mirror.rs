@@ -36,7 +36,7 @@ impl From<State> for Kept {
 
 /// What is known here of a key. Small, because a decision touches nothing else if nobody else is there.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Copy {
+pub(crate) struct Mirror {
     kept: Kept,
     owed: Owed,
     company: Option<Box<Company>>,
@@ -50,7 +50,7 @@ struct Company {
     begin: Time,
 }
 
-impl Copy {
+impl Mirror {
     pub(crate) fn from_centre(state: State) -> Self {
         Self { kept: state.into(), ..Self::default() }
     }
@@ -160,12 +160,15 @@ impl Copy {
             share.refilled(tracked.rate, now);
         }
         let budget = share.budget(tracked.rate, now);
-        if budget >= f64::from(cost) || left < f64::from(cost) {
-            // What is not even there is denied by the copy itself, with the wait that cures it.
+        let up_to = matches!(charge.get_action(), Action::TakeUpTo);
+        let (least, wanted) =
+            if up_to { (1.0, left.min(cost.into())) } else { (f64::from(cost), f64::from(cost)) };
+        if budget >= wanted || left < least {
+            // What is not even there is denied by the mirror itself, with the wait that cures it.
             return Ok(*charge);
         }
-        share.miss(f64::from(cost));
-        if matches!(charge.get_action(), Action::TakeUpTo) && budget >= 1.0 {
+        share.miss(wanted);
+        if up_to && budget >= 1.0 {
             return Ok(charge.cost(whole(budget)));
         }
         // There is something, only not for this node: until its share has come in, or the next exchange tells more.
@@ -197,7 +200,7 @@ impl Copy {
         match charge.get_action() {
             // As it was asked for: how much of a refund is worth something is for the centre to say.
             action @ (Action::Debit { .. } | Action::Refund { .. }) => {
-                self.owed.book(charge.get_cost(), given(action, now));
+                self.owed.book(tracked.booking, charge.get_cost(), granted, given(action, now));
             }
             _ => self.owed.take(tracked.booking, granted, now),
         }
@@ -216,7 +219,12 @@ impl Copy {
             WhenStale::Deny => return deny(charge, tracked),
             WhenStale::Shrink { .. } => {
                 let Some(shrunk) = &tracked.shrunk else { return deny(charge, tracked) };
+                let before = self.kept.clone();
                 let decision = self.apply(&charge.against(shrunk), now);
+                if decision.is_denied() {
+                    // A look under other numbers, which must not change what is there under the limit's own.
+                    self.kept = before;
+                }
                 self.note(charge, &decision, tracked, now);
                 decision
             }
@@ -233,13 +241,8 @@ impl Copy {
         let drips = matches!(tracked.booking, Booking::Drip { .. });
         let forgotten = drips && self.fresh_at() <= now;
         let debt = -tokens(&self.look(&look, now));
-        let owed = std::mem::take(&mut self.owed);
-        for (part, action) in owed.entries().flat_map(Entry::charges) {
-            // A bucket that is full says no more when it was used last. That was now, at the latest.
-            let action = if forgotten { at_once(action) } else { action };
-            let _ = self.apply(&look.cost(part).action(action), now);
-        }
-        self.owed = owed;
+        // A bucket that is full says no more when it was used last. That was now, at the latest.
+        self.replay(&look, now, if forgotten { at_once } else { |action| action });
         // Or as late as is known here. What was told late counts at the centre as if it had been spread over time, but here it is
         // known when it was.
         let known_better = (forgotten && self.owes() && here.fresh_at() < self.fresh_at())
@@ -263,12 +266,22 @@ impl Copy {
         debt.max(0.0)
     }
 
+    /// What is owed, on top of what the centre had.
+    fn replay(&mut self, charge: &Charge<'_>, now: Time, belongs: fn(Action) -> Action) {
+        let owed = std::mem::take(&mut self.owed);
+        for (part, action) in owed.entries().flat_map(Entry::charges) {
+            let _ = self.apply(&charge.cost(part).action(belongs(action)), now);
+        }
+        self.owed = owed;
+    }
+
     /// The centre granted this itself, so nothing is owed for it.
     pub(crate) fn granted_by_centre(&mut self, charge: &Charge<'_>, decision: &Decision, now: Time) {
         let action = match charge.get_action() {
             Action::Forget => {
-                *self = Self::default();
-                return;
+                // What was granted here meanwhile is still to be told.
+                (self.kept, self.company) = (Kept::default(), None);
+                return self.replay(charge, now, |action| action);
             }
             action @ (Action::Debit { .. } | Action::Refund { .. }) => action,
             _ => Action::Debit { at: None },
