@@ -86,14 +86,19 @@
 //! Token buckets (both kinds of refill), leaky buckets as meters, GCRA, fixed windows, sliding windows and sliding counters. What cannot be
 //! put together again is decided at the centre, each time, and exact as there: logs, work in flight, queues and smooth limiters, windows that
 //! begin with the first hit, limits with a block time. `Capability::exact` says so. So are reservations and what forgets a key, for any
-//! limit; debits and refunds are decided and booked like everything else. A request of several charges is all or nothing, here or there.
+//! limit, and with leases debits and refunds; otherwise these are decided and booked like everything else. A request of several charges is all
+//! or nothing, here or there.
+//!
+//! A key that is known to be empty is denied here until it can have tokens again. What others give back to it meanwhile, or make the centre
+//! forget, is heard of as long as somebody asks: within twenty seconds, or twenty intervals if that is longer.
 //!
 //! # Nothing is lost
 //!
 //! - What the centre has not confirmed is kept and sent again, under the [operation id](tollgate_core::OperationId) that it had the first time.
 //!   An outage, an eviction, a window that rolls over or a limit that changes does not lose it. [`Synced::close`] tells the rest when a program
 //!   ends; an instance that is merely dropped does its best for ten seconds, if its runtime lives that long. The task that exchanges runs on
-//!   the tokio runtime of the first call; if that ends, on the one of the next new key.
+//!   the tokio runtime of the first call, which must go on running. If it ends, or the task by a panic of something that it calls, the centre
+//!   counts as silent from then on, and a check a second later starts another on its own runtime.
 //! - What was sent twice is booked once, as far back as the store recognises ids:
 //!
 //!   | centre | a repeated exchange is recognised |
@@ -104,7 +109,8 @@
 //!
 //!   Beyond that it may be booked twice, on the side of the limit.
 //! - Memory is bounded: a million keys at a time unless said ([`Synced::keys`]), and at most 17 entries of each that wait to be told. Idle keys
-//!   leave; keys that find no room because all others owe something are decided at the centre.
+//!   leave. If there is no room still, one that the centre knows all about does, and until it would have been idle the centre is asked about
+//!   keys that come, or come back; if all owe something, new keys are decided at the centre.
 //!
 //! # When the centre is silent
 //!

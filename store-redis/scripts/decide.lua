@@ -275,11 +275,11 @@ end
 local function read_charges(count)
   local charges = {}
   for i = 1, count do
-    local charge, limit, given, h, l = {}, 0, 0, 0, 0
-    limit, charge.key, charge.action, charge.cost, given, h, l, charge.lease, at = unpack('>I2I2BI4BI2I6c16', input, at)
-    charge.limit = limits[limit]
-    charge.instant = given == 1 and wide(h, l) or nil
-    charges[i] = charge
+    local limit, key, action, cost, given, h, l, lease
+    limit, key, action, cost, given, h, l, lease, at = unpack('>I2I2BI4BI2I6c16', input, at)
+    charges[i] = {
+      limit = limits[limit], key = key, action = action, cost = cost, instant = given == 1 and wide(h, l) or nil, lease = lease,
+    }
   end
   return charges
 end

@@ -3,11 +3,7 @@
 -- limit: count, period, anchored; body: start, used
 
 local function window_of(limit, body, now)
-  local start = now
-  if not limit.anchored then
-    local _, rest = split(now, limit.period)
-    start = now - rest
-  end
+  local start = limit.anchored and now or window_start(limit, now)
   if not body then
     return { start = start, used = 0 }
   end

@@ -9,8 +9,7 @@ do
     if body and body.period == period and now < body.start + period then
       return body.start, body.previous, body.current
     end
-    local _, rest = split(now, period)
-    local start = now - rest
+    local start = window_start(limit, now)
     if not body or body.start + period < start then
       return start, 0, 0
     elseif body.start < start then

@@ -45,6 +45,15 @@ local function saturated(count)
   return math.min(count, 2 ^ 53 - 1)
 end
 
+-- When the window of a limit began that now lies in. Everything in a call is decided at one instant.
+local function window_start(limit, now)
+  if not limit.start then
+    local _, rest = split(now, limit.period)
+    limit.start = now - rest
+  end
+  return limit.start
+end
+
 -- The decision of an algorithm that counts: `used` of `count`.
 local function counted(count, used, outcome, granted, wait, reset)
   return { outcome = outcome, granted = granted, left = of(math.abs(count - used)), minus = used > count, wait = wait, reset = reset }

@@ -23,9 +23,13 @@ async fn settled(clock: &ManualClock, tasks: usize) {
     for _ in 0..50 {
         tokio::task::yield_now().await;
     }
-    while clock.sleepers() < tasks {
+    for _ in 0..100_000 {
+        if clock.sleepers() >= tasks {
+            return;
+        }
         tokio::task::yield_now().await;
     }
+    panic!("{} tasks wait for the clock, and {tasks} should", clock.sleepers());
 }
 
 #[tokio::test]
