@@ -105,7 +105,8 @@ mod tests {
         let keys: Vec<String> = (0..FEW).map(|key| format!("{}", key * 7 % 10)).collect();
         let both = keys.iter().flat_map(|key| [api.charge(key.as_str()), login.charge(key.as_str())]);
         let charges: Vec<_> = both.collect();
-        let few: Vec<_> = charges.iter().map(|charge| charges.iter().position(|it| it.same_state(charge))).collect();
+        let few: Vec<_> =
+            charges.iter().map(|charge| charges.iter().position(|it| it.same_state(charge))).collect();
         let (slots, count) = slots(&charges);
         let many: Vec<_> = slots.iter().map(|slot| slots.iter().position(|it| it == slot)).collect();
         assert_eq!(many, few);

@@ -53,7 +53,8 @@ impl Parcel {
         let entries = self.owed.entries().flat_map(Entry::charges);
         let booked = entries.map(move |(cost, action)| charge.cost(cost).action(action));
         // Instants by our own clock mean nothing to the centre. What they belong to is an interval late at most.
-        let mut booked = booked.map(|charge| if self.by_its_clock { charge } else { of_now(charge) }).peekable();
+        let mut booked =
+            booked.map(|charge| if self.by_its_clock { charge } else { of_now(charge) }).peekable();
         // A debit of nothing changes nothing, and is never refused as a check might be.
         let look = booked.peek().is_none().then(|| charge.cost(0).action(Action::Debit { at: None }));
         look.into_iter().chain(booked)
@@ -113,7 +114,14 @@ impl Replica {
         let Ledger::Mirror(mirror) = &mut self.ledger else { return None };
         let (owed, late) = mirror.hand_out(&self.tracked, now);
         self.set_busy(true);
-        Some(Parcel { place, whom: whom.clone(), tracked: Arc::clone(&self.tracked), owed, late, by_its_clock: false })
+        Some(Parcel {
+            place,
+            whom: whom.clone(),
+            tracked: Arc::clone(&self.tracked),
+            owed,
+            late,
+            by_its_clock: false,
+        })
     }
 
     /// What has to be done for its tokens, if there are any.
@@ -344,8 +352,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
             let Ledger::Mirror(mirror) = &mut replica.ledger else { continue };
             if let Ok(state) = state {
                 let sent = parcel.owed.sum();
-                let told =
-                    Told { centre: state, sent, late: parcel.late, by_its_clock: parcel.by_its_clock };
+                let told = Told { centre: state, sent, late: parcel.late, by_its_clock: parcel.by_its_clock };
                 let debt = mirror.told(told, &replica.tracked, at.max(self.now()), fastrand::f64());
                 tally.debt = tally.debt.max(whole(debt));
                 // What others tell after us is worth another look.

@@ -62,7 +62,9 @@ impl Booking {
     /// Whether what is booked at one instant counts in the same place as what is booked at another.
     fn is_one_place(self, one: Time, other: Time) -> bool {
         match self {
-            Self::Slots { period, parts } => Self::slot(period, parts, one) == Self::slot(period, parts, other),
+            Self::Slots { period, parts } => {
+                Self::slot(period, parts, one) == Self::slot(period, parts, other)
+            }
             Self::Drip { .. } | Self::Periods { .. } => true,
         }
     }
@@ -325,8 +327,19 @@ mod tests {
             // Of a window that is over.
             owed.book(minutes, 5, 0, back(second));
         }
-        let debits = owed.entries().filter(|entry| !entry.is_refund()).map(|entry| entry.amount);
-        assert_eq!(debits.sum::<u64>(), 100);
+        let debits =
+            |owed: &Owed| owed.entries().filter(|entry| !entry.is_refund()).map(|entry| entry.amount).sum();
+        assert_eq!(debits(&owed), 100_u64);
+        let (mut full, mut earlier) = (Owed::default(), Owed::default());
+        for second in 0..20 {
+            // To a bucket that was full.
+            full.take(Booking::Drip { token: SECOND }, 5, at(120 + second));
+            full.book(Booking::Drip { token: SECOND }, 5, 0, back(120 + second));
+            // Of a window that still counts a little.
+            earlier.take(minutes, 5, at(120 + second));
+            earlier.book(minutes, 5, 5, back(60 + second));
+        }
+        assert_eq!((debits(&full), debits(&earlier)), (100, 100));
         let mut undone = Owed::default();
         for second in 0..20 {
             undone.take(minutes, 5, at(120 + second));

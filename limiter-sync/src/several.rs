@@ -7,8 +7,8 @@ use tollgate_core::{
     Action, Charge, Clock, Decision, Outcome, RawDecision, Source, State, Store, Time, Verdict, settle, slots,
 };
 
-use crate::mirror::{deny, takes};
 use crate::here::{Missing, is_centres};
+use crate::mirror::{deny, takes};
 use crate::pool::Drawn;
 use crate::shared::Shared;
 use crate::table::{Ledger, Print, Replica, Shard};

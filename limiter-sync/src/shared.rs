@@ -100,8 +100,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
             };
             self.offset.store(offset, Ordering::Relaxed);
             let since = now.nanos().max(1);
-            let _ =
-                self.clock_known_since.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.clock_known_since.compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
@@ -155,8 +154,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
     pub(crate) fn task_is_back(&self, runs: bool) {
         let gone_since = self.task_gone_since.swap(0, Ordering::Relaxed);
         if runs {
-            let _ =
-                self.silent_since.compare_exchange(gone_since, 0, Ordering::Relaxed, Ordering::Relaxed);
+            let _ = self.silent_since.compare_exchange(gone_since, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 

@@ -12,9 +12,9 @@ use tollgate_core::{
 };
 
 use crate::background::Running;
-use crate::mirror::Mirror;
 use crate::here::Missing;
 use crate::insight::Insight;
+use crate::mirror::Mirror;
 use crate::pool::Pool;
 use crate::shared::{Shared, is_centres_own};
 use crate::table::{Ledger, Print, empty_ledger};
@@ -348,7 +348,8 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
     /// Books what these keys owe, before somebody asks the centre about them.
     async fn book(&self, charges: &[Charge<'_>]) -> Result<(), StoreError> {
         let shared = self.shared();
-        let owing = charges.iter().any(|charge| self.with_mirror(charge, |mirror, _| mirror.owes()) == Some(true));
+        let owing =
+            charges.iter().any(|charge| self.with_mirror(charge, |mirror, _| mirror.owes()) == Some(true));
         if !owing {
             return Ok(());
         }
@@ -480,7 +481,8 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
 
 /// The centre could not even be told what is owed to it, so it was not asked. What is owed is kept.
 fn not_asked(error: StoreError) -> StoreError {
-    let why = format!("the centre was not asked, because it could not be told first what is owed to it: {error}");
+    let why =
+        format!("the centre was not asked, because it could not be told first what is owed to it: {error}");
     StoreError::new(error.kind(), why).caused_by(error)
 }
 

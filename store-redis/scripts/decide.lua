@@ -204,8 +204,8 @@ local function state_of(limit, key)
 end
 
 -- In milliseconds, rounded up: when the server may forget a state. No server takes none at all.
-local function time_to_live(state)
-  local seconds, nanos = seconds_of(state.fresh - now)
+local function time_to_live(fresh)
+  local seconds, nanos = seconds_of(fresh - now)
   return math.max(seconds * 1000 + math.ceil(nanos / 1e6) + margin, 1)
 end
 
@@ -215,23 +215,58 @@ local function save(key)
     return
   end
   if limit.rules.save then
-    limit.rules.save(limit, KEYS[key], before.state, state, time_to_live(state), now)
+    limit.rules.save(limit, KEYS[key], before.state, state, time_to_live(state.fresh), now)
     return
   end
   local text = value_of(limit, state)
   if text == before.text then
     return
   elseif text then
-    call('SET', KEYS[key], text, 'PX', time_to_live(state))
+    call('SET', KEYS[key], text, 'PX', time_to_live(state.fresh))
   else
     call('DEL', KEYS[key])
   end
   before.text = text
 end
 
+-- Values that debits were booked on as they are, by key; false: there is none. And how long those live that differ from what the
+-- server had.
+local booked, lives = {}, {}
+
+-- Books a run on the values themselves, where that is all it takes: an exchange tells many keys, and a state that is taken apart and put
+-- together again for each of them would take most of its time. Whether it could, and whether it has changed anything.
+local function book(charges)
+  local texts, changes, life_until = {}, {}, {}
+  for i = 1, #charges do
+    local charge = charges[i]
+    local limit, key = charge.limit, charge.key
+    if not limit.rules.book or limit.blocks or charge.action ~= DEBIT then
+      return false
+    end
+    local text = texts[key]
+    if text == nil then
+      text = call('GET', KEYS[key])
+    end
+    if charge.cost > 0 then
+      local fresh
+      text, fresh = limit.rules.book(limit, text, now, charge)
+      if not text then
+        return false
+      end
+      life_until[fresh] = life_until[fresh] or time_to_live(fresh)
+      changes[key] = life_until[fresh]
+    end
+    texts[key] = text
+  end
+  booked, lives = texts, changes
+  return true, next(changes) ~= nil
+end
+
 -- What the server has for a key once everything is saved.
 local function kept(key)
-  if loaded[key] and not owners[key].rules.save then
+  if booked[key] ~= nil then
+    return booked[key] or ''
+  elseif loaded[key] and not owners[key].rules.save then
     return loaded[key].text or ''
   end
   return call('GET', KEYS[key]) or ''
@@ -285,6 +320,12 @@ local function read_charges(count)
 end
 
 local function decide(charges, times_over)
+  if exchanges then
+    local done, changed = book(charges)
+    if done then
+      return '\0', changed
+    end
+  end
   for _, charge in ipairs(charges) do
     charge.before = state_of(charge.limit, charge.key)
   end
@@ -354,6 +395,9 @@ for i = 1, run_count do
 end
 for key in pairs(loaded) do
   save(key)
+end
+for key, life in pairs(lives) do
+  call('SET', KEYS[key], booked[key], 'PX', life)
 end
 for operation, answered in pairs(operations) do
   call('SET', KEYS[operation], answered, 'PX', memory)

@@ -18,6 +18,17 @@ local function window_of(limit, body, now)
   return { start = start, used = 0 }
 end
 
+-- What the values of all keys have in common that are counted in the window of now.
+local function common(limit, now)
+  if not limit.common then
+    local start = window_start(limit, now)
+    local fresh = least(start + limit.period, END_OF_TIME)
+    local mark = struct.pack('>I2I6', start[1], start[2])
+    limit.common = { start = start, fresh = fresh, mark = mark, head = struct.pack('>BI2I6', VERSION, fresh[1], fresh[2]) .. mark }
+  end
+  return limit.common
+end
+
 algorithms[5] = {
   set_up = function(limit)
     limit.anchored = limit.flags % 2 == 1
@@ -34,6 +45,24 @@ algorithms[5] = {
 
   fresh_at = function(limit, body)
     return least(body.start + limit.period, END_OF_TIME)
+  end,
+
+  book = function(limit, text, now, ask)
+    local window = common(limit, now)
+    if limit.anchored or (ask.instant and ask.instant < window.start) then
+      return nil
+    end
+    local used = 0
+    if text then
+      if #text ~= 24 or text:byte() ~= VERSION then
+        return nil
+      elseif text:sub(10, 17) == window.mark then
+        used = struct.unpack('>I7', text, 18)
+      elseif window.start <= wide(struct.unpack('>I2I6', text, 10)) then
+        return nil
+      end
+    end
+    return window.head .. struct.pack('>I7', saturated(used + ask.cost)), window.fresh
   end,
 
   decide = function(limit, body, now, ask)

@@ -45,6 +45,21 @@ do
     return least(finish, END_OF_TIME)
   end
 
+  -- What the values of all keys have in common that are counted in the window of now, and the mark of those of the one before.
+  local function common(limit, now)
+    if not limit.common then
+      local period, start = limit.period, window_start(limit, now)
+      local before, fresh = start - period, least(start + period + period, END_OF_TIME)
+      local mark = struct.pack('>I2I6I2I6', period[1], period[2], start[1], start[2])
+      limit.common = {
+        start = start, fresh = fresh, mark = mark,
+        mark_before = struct.pack('>I2I6I2I6', period[1], period[2], before[1], before[2]),
+        head = struct.pack('>BI2I6', VERSION, fresh[1], fresh[2]) .. mark,
+      }
+    end
+    return limit.common
+  end
+
   local function changed(counter, ask)
     if ask.action == DEBIT then
       return saturated(counter + ask.cost), ask.cost
@@ -66,6 +81,31 @@ do
 
     fresh_at = function(limit, body)
       return end_of(limit, body.start, body.previous, body.current)
+    end,
+
+    book = function(limit, text, now, ask)
+      local window, previous, current, at = common(limit, now), 0, 0, ask.instant
+      if text then
+        local mark = text:sub(10, 25)
+        if #text ~= 39 or text:byte() ~= VERSION then
+          return nil
+        elseif mark == window.mark then
+          previous, current = struct.unpack('>I7I7', text, 26)
+        elseif mark == window.mark_before then
+          previous = math.min(struct.unpack('>I7', text, 33), limit.count)
+        else
+          return nil
+        end
+      end
+      if not at or window.start <= at then
+        current = saturated(current + ask.cost)
+      elseif window.start <= at + limit.period then
+        previous = saturated(previous + ask.cost)
+      end
+      if current == 0 then
+        return nil
+      end
+      return window.head .. struct.pack('>I7I7', previous, current), window.fresh
     end,
 
     decide = function(limit, body, now, ask)

@@ -7,6 +7,8 @@
 --   fresh_at(limit, body)             from when on the body equals a fresh one
 --   is_flow                           the body alone says when it is past, under any numbers
 --   read(text, from), write(body)     how a body is kept in the state's value
+--   book(limit, text, now, ask)       what a debit makes of a value (false: there is none), and from when on that equals a
+--                                     fresh one; nothing if it takes more than that (optional)
 -- or, where a body is too large to be read as a whole, instead of the last two
 --   load(limit, key)                  the state that the server has; nil if there is none
 --   save(limit, key, before, state, ttl, now)   writes what differs

@@ -50,7 +50,12 @@ fn write(runs: &[Run<'_>], names: &Names, settings: &Settings, now: Time, exchan
     let repeatable = runs
         .iter()
         .all(|run| run.request().id().is_some() || run.request().charges().iter().all(Charge::only_looks));
-    Call { script: script::decide(needs), keys: call.keys.into_iter().collect(), arguments: vec![input], repeatable }
+    Call {
+        script: script::decide(needs),
+        keys: call.keys.into_iter().collect(),
+        arguments: vec![input],
+        repeatable,
+    }
 }
 
 struct Writer<'a> {

@@ -103,7 +103,9 @@ impl Observer for PanicsOnce {
 #[tokio::test]
 async fn a_task_that_somebody_else_has_ended_is_noticed_and_started_again() {
     let fleet = at_work(1, |node| {
-        node.every(Duration::from_millis(50)).when_stale(WhenStale::Deny).observed_by(Arc::new(PanicsOnce::default()))
+        node.every(Duration::from_millis(50))
+            .when_stale(WhenStale::Deny)
+            .observed_by(Arc::new(PanicsOnce::default()))
     });
     let limit = Limit::per_hour(10).build("api").expect("valid");
     assert_eq!(fleet.passed(0, &limit, 3).await, 3);
@@ -115,7 +117,11 @@ async fn a_task_that_somebody_else_has_ended_is_noticed_and_started_again() {
         }
     }
     assert_eq!(fleet.at_centre(&limit).await.remaining(), 7, "it was told before");
-    assert_eq!(fleet.passed(0, &limit, 2).await, 2, "nothing is wrong with the centre, as far as anybody knows");
+    assert_eq!(
+        fleet.passed(0, &limit, 2).await,
+        2,
+        "nothing is wrong with the centre, as far as anybody knows"
+    );
     assert_eq!(fleet.clock.sleepers(), 0);
     fleet.advance(Duration::from_secs(1));
     assert_eq!(fleet.passed(0, &limit, 1).await, 1, "another is on its way");
@@ -139,7 +145,9 @@ fn without_a_task_the_centre_is_as_good_as_silent() {
     let charge = limit.charge(WHO);
     let mut decided = std::pin::pin!(fleet.nodes[0].decide_one(&charge, &fleet.clock));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    let Poll::Ready(Ok(told)) = decided.as_mut().poll(&mut context) else { panic!("nobody has to be waited for") };
+    let Poll::Ready(Ok(told)) = decided.as_mut().poll(&mut context) else {
+        panic!("nobody has to be waited for")
+    };
     assert_eq!((told.is_denied(), told.source()), (true, Source::Policy));
 }
 

@@ -155,10 +155,9 @@ async fn nobody_asks_a_centre_again_that_has_just_taken_long_not_to_answer() {
 
 #[tokio::test]
 async fn a_stand_in_is_not_the_centre() {
-    let (fleet, limit) = holding(|node| {
-        node.when_stale(WhenStale::Deny).terms_of("deltas", |usual| usual.mode(Mode::Deltas))
-    })
-    .await;
+    let (fleet, limit) =
+        holding(|node| node.when_stale(WhenStale::Deny).terms_of("deltas", |usual| usual.mode(Mode::Deltas)))
+            .await;
     let deltas = Limit::per_hour(1_000).build("deltas").expect("valid");
     assert!(fleet.take(0, &deltas, 1).await.is_allowed());
     fleet.nodes[0].store().set(Way::StoodIn);
