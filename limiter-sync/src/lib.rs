@@ -39,12 +39,14 @@
 //!
 //! Everything that is granted here is booked at the centre with the next exchange, which brings back what everybody granted. In between
 //! nodes do not know of each other: of 4 a second on three nodes, 12 may pass at once, the balance goes to −8, and nothing passes for
-//! the next 2 s. With *N* nodes, a bucket of capacity *C* and rate *L*, an interval *I*, exchanges that take *X*, and nodes that are cut off for at
-//! most *P*, what passes in any time *t* is at most
+//! the next 2 s. With *N* nodes, a bucket of capacity *C* and rate *L*, and a time *D* after which all nodes know what one has granted, what
+//! passes in any time *t* is at most
 //!
-//! > *C* + *L*·*t* + (*N* − 1) · (*C* + *L* · (2.2·*I* + 2·*X* + *P*))
+//! > *C* + *L*·*t* + (*N* − 1) · (*C* + *L*·*D*)
 //!
-//! because what a node grants is known to all others after an exchange of its own and one of theirs, each up to a tenth late. In a window
+//! *D* is an exchange of the one that granted and one of each other: with an interval *I*, of which a tenth may be added, and exchanges that take
+//! *X*, one of which may be under way already, that is 2.2·*I* + 4·*X*. Where nodes may be cut off from the centre, for at most *P* at a time, each of the two
+//! may fail, wait for that long, and then for its next turn: 4.4·*I* + 8·*X* + 2·*P*. In a window
 //! of a window algorithm, at most *N* times the limit passes. That is the first burst of a fleet that knows nothing: once a
 //! node has seen the demand of others, it spends only its share of what is left between exchanges, learnt from its part of what
 //! everybody spent lately. Ten nodes under three times their limit, exchanging every 100 ms, stay within 2 % of it over any 10 s.
