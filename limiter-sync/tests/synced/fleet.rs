@@ -106,7 +106,7 @@ impl Link {
     }
 }
 
-fn keys<'a>(request: Request<'a>) -> impl Iterator<Item = Key<'a>> {
+fn keys(request: Request<'_>) -> impl Iterator<Item = Key<'_>> {
     request.charges().iter().map(Charge::key)
 }
 
