@@ -42,6 +42,8 @@ struct Parcel {
     owed: Owed,
     /// It took long to come to be told.
     late: bool,
+    /// The centre has told something of the key before.
+    is_told: bool,
     /// Its instants are those of the clock that decides.
     by_its_clock: bool,
 }
@@ -120,6 +122,7 @@ impl Replica {
             tracked: Arc::clone(&self.tracked),
             owed,
             late,
+            is_told: self.is_told(),
             by_its_clock: false,
         })
     }
@@ -348,11 +351,12 @@ impl<S: Store, C: Clock> Shared<S, C> {
             let mut shard = self.table.lock(parcel.place.shard);
             let Some(replica) = shard.get(parcel.place.index) else { continue };
             replica.set_busy(false);
-            replica.told_in = replica.tracked.stretch(at.max(self.now()));
+            replica.was_told(at.max(self.now()));
             let Ledger::Mirror(mirror) = &mut replica.ledger else { continue };
             if let Ok(state) = state {
                 let sent = parcel.owed.sum();
-                let told = Told { centre: state, sent, late: parcel.late, by_its_clock: parcel.by_its_clock };
+                let (late, by_its_clock) = (parcel.late, parcel.is_told || parcel.by_its_clock);
+                let told = Told { centre: state, sent, late, by_its_clock };
                 let debt = mirror.told(told, &replica.tracked, at.max(self.now()), fastrand::f64());
                 tally.debt = tally.debt.max(whole(debt));
                 // What others tell after us is worth another look.

@@ -233,10 +233,10 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
         if !self.by_hand {
             self.running().start();
         }
-        let mut ledger = empty_ledger(&tracked);
+        let (mut ledger, mut is_told) = (empty_ledger(&tracked), false);
         if tracked.mode == Mode::Deltas && self.should_ask(charge, tracked.cold_keys, now) {
             match self.ask_for(charge, now).await {
-                Ok(state) => ledger = Ledger::Mirror(Mirror::from_centre(state)),
+                Ok(state) => (ledger, is_told) = (Ledger::Mirror(Mirror::from_centre(state)), true),
                 Err(error) if tracked.when_stale == WhenStale::Deny => return Err(error),
                 // Nobody knows better; the next exchange tells.
                 Err(_) => {}
@@ -256,7 +256,12 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
             }
             return Ok(true);
         }
-        Ok(shard.insert(print, charge.key(), tracked, ledger, shared.to_centre(now)).is_some())
+        let now = shared.to_centre(now);
+        let Some(index) = shard.insert(print, charge.key(), tracked, ledger, now) else { return Ok(false) };
+        if let Some(replica) = shard.get(index).filter(|_| is_told) {
+            replica.was_told(now);
+        }
+        Ok(true)
     }
 
     /// Whether the centre should be asked what there is of a key: nothing is known of it here, and perhaps only because it had to go.

@@ -10,7 +10,7 @@ use tollgate_core::{Charge, Key, Time};
 
 use crate::mirror::Mirror;
 use crate::pool::Pool;
-use crate::terms::{Mode, Tracked};
+use crate::terms::{Mode, Stretch, Tracked};
 
 /// Locks that the keys are spread over.
 const SHARDS: usize = 64;
@@ -76,8 +76,8 @@ pub(crate) struct Replica {
     standing: Standing,
     /// How many more looks what others tell meanwhile is worth.
     pub(crate) looks: u8,
-    /// The stretch of time in which the centre told something of it last.
-    pub(crate) told_in: u8,
+    /// The stretch of time in which the centre told something of it last, if it has.
+    told_in: Option<Stretch>,
 }
 
 const _: () = assert!(size_of::<Replica>() == 64, "one line of the cache");
@@ -125,7 +125,16 @@ impl Replica {
     /// centre forget. What it knows itself, it needs no look for.
     #[inline]
     pub(crate) fn may_have_changed(&self, now: Time) -> bool {
-        self.tracked.stretch(now).wrapping_sub(self.told_in) >= 2
+        self.told_in.is_none_or(|told_in| self.tracked.stretch(now).is_long_after(told_in))
+    }
+
+    /// The centre has told something of it, so that what it knows goes by the centre's clock.
+    pub(crate) fn was_told(&mut self, now: Time) {
+        self.told_in = Some(self.tracked.stretch(now));
+    }
+
+    pub(crate) fn is_told(&self) -> bool {
+        self.told_in.is_some()
     }
 
     /// Whether it says nothing that a new one would not say, and nobody waits for anything of it.
@@ -252,8 +261,8 @@ impl Shard {
         if !self.make_room(now) {
             return None;
         }
-        let (tag, standing, told_in) = (print.tag, Standing::Idle, tracked.stretch(now));
-        let replica = Replica { ledger, tracked, tag, standing, looks: 0, told_in };
+        let (tag, standing) = (print.tag, Standing::Idle);
+        let replica = Replica { ledger, tracked, tag, standing, looks: 0, told_in: None };
         let index = self.replicas.insert(replica);
         if self.whom.len() <= index {
             self.whom.resize_with(index + 1, Whom::default);

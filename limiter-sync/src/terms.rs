@@ -1,6 +1,7 @@
 //! How limits are synchronised: what a program says, and what follows for a limit.
 
 use std::collections::HashMap;
+use std::num::NonZeroU8;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -213,10 +214,25 @@ impl Tracked {
         })
     }
 
-    /// Which stretch of time an instant is in, counted round a byte.
+    /// Which stretch of time an instant is in.
     #[inline]
-    pub(crate) fn stretch(&self, at: Time) -> u8 {
-        (at.nanos() >> self.stretch).to_le_bytes()[0]
+    pub(crate) fn stretch(&self, at: Time) -> Stretch {
+        let number = (at.nanos() >> self.stretch).to_le_bytes()[0] % Stretch::ROUND;
+        Stretch(NonZeroU8::MIN.saturating_add(number))
+    }
+}
+
+/// The number of a stretch of time, counted from one to 128 and round again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stretch(NonZeroU8);
+
+impl Stretch {
+    const ROUND: u8 = 128;
+
+    /// Whether all of another stretch lies between an earlier one and this one.
+    #[inline]
+    pub(crate) fn is_long_after(self, earlier: Self) -> bool {
+        self.0.get().wrapping_sub(earlier.0.get()) % Self::ROUND >= 2
     }
 }
 

@@ -1,5 +1,6 @@
 //! A centre whose clock is not ours.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::{
@@ -12,8 +13,9 @@ use tollgate_store_memory::MemoryStore;
 use crate::fleet::WHO;
 
 /// Decides by its own clock, which is ahead.
+#[derive(Clone)]
 struct Ahead {
-    centre: MemoryStore,
+    centre: Arc<MemoryStore>,
     clock: ManualClock,
 }
 
@@ -62,7 +64,7 @@ async fn what_is_granted_counts_by_the_clock_of_the_centre() {
         for cold in [ColdKeys::Optimistic, ColdKeys::AskFirst] {
             let limit = kind(Limit::per(10, Duration::from_secs(10))).build("api").expect("valid");
             let clock = ManualClock::default();
-            let ahead = Ahead { centre: MemoryStore::new(), clock: clock.clone() };
+            let ahead = Ahead { centre: Arc::default(), clock: clock.clone() };
             let node =
                 Synced::with_clock(ahead, clock.clone()).by_hand().terms(|usual| usual.cold_keys(cold));
             for left in [6, 2] {
@@ -84,7 +86,7 @@ async fn what_is_granted_counts_by_the_clock_of_the_centre() {
 async fn what_was_granted_before_anybody_knew_the_time_counts_as_well() {
     let limit = Limit::per(10, Duration::from_secs(10)).build("api").expect("valid");
     let clock = ManualClock::default();
-    let ahead = Ahead { centre: MemoryStore::new(), clock: clock.clone() };
+    let ahead = Ahead { centre: Arc::default(), clock: clock.clone() };
     let node = Synced::with_clock(ahead, clock.clone()).by_hand();
     // More than one call carries: the answer to the first tells the time, and the others are sent after it.
     let keys: Vec<String> = (0..1_500).map(|key| format!("key {key}")).collect();
@@ -97,4 +99,32 @@ async fn what_was_granted_before_anybody_knew_the_time_counts_as_well() {
         let centre = node.store().centre.decide_one(&look, &node.store().now()).await.expect("memory");
         assert_eq!(centre.remaining(), 6, "{key}");
     }
+}
+
+#[tokio::test]
+async fn others_are_seen_by_their_first_exchanges() {
+    let limit = Limit::per_hour(300).build("api").expect("valid");
+    let clock = ManualClock::default();
+    let ahead = Ahead { centre: Arc::default(), clock: clock.clone() };
+    let nodes = [0, 1].map(|_| Synced::with_clock(ahead.clone(), clock.clone()).by_hand());
+    let take = async |node: &Synced<Ahead, ManualClock>| {
+        node.decide_one(&limit.charge(WHO), &clock).await.expect("here").is_allowed()
+    };
+    for node in &nodes {
+        for _ in 0..60 {
+            assert!(take(node).await);
+        }
+    }
+    for _ in 0..3 {
+        for node in &nodes {
+            node.sync_now().await.expect("the centre answers");
+        }
+    }
+    let mut passed = 0;
+    for node in &nodes {
+        for _ in 0..180 {
+            passed += usize::from(take(node).await);
+        }
+    }
+    assert!((10..=200).contains(&passed), "{passed} of 180 that are left to both");
 }
