@@ -127,13 +127,14 @@
 //!
 //! - [`Synced`] (`synced`): the store; `here`, `several`: deciding without asking anybody; `background`: the task.
 //! - [`Terms`], [`Mode`], [`WhenStale`], [`ColdKeys`] (`terms`): how limits are synchronised.
-//! - `table`: what is known here of each key, either a `mirror` of its state or a `pool` of tokens.
+//! - `table`: what is known here of each key, either a `mirror` of its state or a `pool` of tokens; `filling`: getting more of them.
 //! - `share`: how much of what is left this node may spend; `owed`: what it has to tell the centre.
 //! - `exchange`: telling it, and taking back what there is; `shared`: what callers and the task share.
 //! - [`Insight`] (`insight`): what has been going on.
 
 mod background;
 mod exchange;
+mod filling;
 mod here;
 mod insight;
 mod mirror;

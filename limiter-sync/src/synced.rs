@@ -15,9 +15,8 @@ use crate::background::Running;
 use crate::here::Missing;
 use crate::insight::Insight;
 use crate::mirror::Mirror;
-use crate::pool::Pool;
-use crate::shared::{Shared, is_centres_own};
-use crate::table::{Ledger, Print, empty_ledger};
+use crate::shared::Shared;
+use crate::table::{Ledger, empty_ledger};
 use crate::terms::{ColdKeys, Mode, Settings, Terms, Tracked, WhenStale};
 
 /// How many keys are known here at a time, unless said.
@@ -205,7 +204,7 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
                         true
                     }
                     Missing::Replica(number) => self.know(&charges[number], now).await?,
-                    Missing::Tokens(number) => self.fill(&charges[number], now).await,
+                    Missing::Tokens(number) => shared.fill(&charges[number], now).await,
                 };
                 if !there {
                     break;
@@ -284,57 +283,6 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
         }
     }
 
-    /// Gets more tokens for a charge, or waits for whoever is getting them. Whether it is worth looking again.
-    async fn fill(&self, charge: &Charge<'_>, now: Time) -> bool {
-        let shared = self.shared();
-        let print = shared.table.print(charge);
-        let begun = {
-            let mut shard = shared.table.lock(shared.table.shard_of(print));
-            let Some(index) = shard.find(print) else { return false };
-            shard.make_due(index);
-            let Some(replica) = shard.get(index) else { return false };
-            let Ledger::Pool(pool) = &mut replica.ledger else { return false };
-            match pool.filling() {
-                // Made under the lock, so that it cannot be over before we listen.
-                Some(filling) => Err(filling.notified_owned()),
-                None => Ok((pool.begin(charge, &replica.tracked), Arc::clone(&replica.tracked))),
-            }
-        };
-        let (wanted, tracked) = match begun {
-            Ok(begun) => begun,
-            Err(filled) => {
-                filled.await;
-                return true;
-            }
-        };
-        let mut end = EndOfFilling { shared, print, done: false };
-        let sent_at = shared.clock.now();
-        let request = [wanted];
-        let answer = self.store.decide(Request::new(&request), shared.to_centre(now)).await;
-        end.done = true;
-        let verdict = match answer {
-            Ok(verdict) if is_centres_own(&verdict) => {
-                shared.heard(verdict.decided_at(), sent_at);
-                Some(verdict)
-            }
-            Ok(_) => {
-                shared.asks(sent_at);
-                None
-            }
-            Err(error) => {
-                shared.refused(&error, sent_at);
-                None
-            }
-        };
-        let told = verdict.as_ref().and_then(|verdict| Some((verdict.decisions().first()?, verdict)));
-        end.with(|pool| match told {
-            Some((decision, verdict)) => pool.filled(&wanted, decision, verdict.decided_at(), &tracked),
-            // From now on, however long that took: whoever waits for it is not to ask again at once.
-            None => pool.unreachable(&tracked, shared.now()),
-        });
-        true
-    }
-
     /// Decides at the centre, which is told first what it does not know yet of these keys.
     async fn decide_at_centre(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
         let shared = self.shared();
@@ -374,33 +322,6 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
     /// Whether a charge is about a limit that cannot be decided here.
     fn is_for_centre(&self, charge: &Charge<'_>) -> bool {
         self.shared().limits.of(charge.limit(), &self.settings).is_none()
-    }
-}
-
-/// Whoever asks the centre for tokens wakes those who wait, even if it goes away itself.
-struct EndOfFilling<'a, S: Store, C: Clock> {
-    shared: &'a Shared<S, C>,
-    print: Print,
-    done: bool,
-}
-
-impl<S: Store, C: Clock> EndOfFilling<'_, S, C> {
-    fn with(&self, act: impl FnOnce(&mut Pool)) {
-        let mut shard = self.shared.table.lock(self.shared.table.shard_of(self.print));
-        let found = shard.find(self.print);
-        if let Some(replica) = found.and_then(|index| shard.get(index))
-            && let Ledger::Pool(pool) = &mut replica.ledger
-        {
-            act(pool);
-        }
-    }
-}
-
-impl<S: Store, C: Clock> Drop for EndOfFilling<'_, S, C> {
-    fn drop(&mut self) {
-        if !self.done {
-            self.with(Pool::end);
-        }
     }
 }
 

@@ -17,6 +17,9 @@ use crate::report::{Finding, Findings};
 
 pub const BUCKETS: &str = "buckets on Redis";
 const WINDOWS: &str = "sliding windows on Redis";
+const FIXED: &str = "fixed windows on Redis";
+const COUNTERS: &str = "sliding counters on Redis";
+const BY_INTERVAL: &str = "buckets by interval on Redis";
 pub const ROWS: &str = "buckets on Cassandra";
 
 const KEYS: &str = "keys";
@@ -38,7 +41,13 @@ fn bucket() -> LimitBuilder {
 
 pub fn on_redis(plan: Plan, server: &Server, findings: &mut Findings) -> Result<(), Failure> {
     race::block_on(async {
-        let kinds: [(&str, LimitBuilder); 2] = [(BUCKETS, bucket()), (WINDOWS, bucket().sliding_window())];
+        let kinds: [(&str, LimitBuilder); 5] = [
+            (BUCKETS, bucket()),
+            (WINDOWS, bucket().sliding_window()),
+            (FIXED, bucket().fixed_window()),
+            (COUNTERS, bucket().sliding_counter(10)),
+            (BY_INTERVAL, bucket().refill_by_interval()),
+        ];
         for (index, (name, limit)) in kinds.into_iter().enumerate() {
             eprintln!("exchange of {name}: measuring");
             let node = Synced::new(connect(&server.place(60 + index)).await?).by_hand();
@@ -120,7 +129,7 @@ fn per_key(calls: u64, keys: usize) -> f64 {
 }
 
 pub fn print(findings: &Findings, cassandra: bool) {
-    let mut names = vec![BUCKETS, WINDOWS];
+    let mut names = vec![BUCKETS, WINDOWS, FIXED, COUNTERS, BY_INTERVAL];
     names.extend(cassandra.then_some(ROWS));
     findings.print_table(&names, &[KEYS, SECONDS, TRIPS].map(|column| (column, vec![column.to_owned()])));
 }

@@ -13,6 +13,19 @@ fn leasing(nodes: usize) -> Fleet {
     Fleet::of(nodes, Node::leasing)
 }
 
+/// A node that has leased something of a thousand an hour, of which 120 are spent.
+async fn holding(with: impl Fn(Node) -> Node) -> (Fleet, Limit) {
+    let (fleet, limit) = (Fleet::of(1, |node| with(node.leasing())), Limit::per_hour(1_000));
+    let limit = limit.build("api").expect("valid");
+    for _ in 0..3 {
+        assert_eq!(fleet.passed(0, &limit, 40).await, 40);
+        fleet.exchange().await;
+    }
+    let there = fleet.at_centre(&limit).await.remaining();
+    assert!(there < 1_000 - 120 - 10, "{there}");
+    (fleet, limit)
+}
+
 #[tokio::test]
 async fn nodes_that_never_met_share_what_there_is() {
     let (fleet, limit) = (leasing(3), Limit::per_hour(12).build("api").expect("valid"));
@@ -47,23 +60,14 @@ async fn what_is_not_used_goes_back() {
 
 #[tokio::test]
 async fn closing_gives_everything_back() {
-    let (fleet, limit) = (leasing(1), Limit::per_hour(1_000).build("api").expect("valid"));
-    for _ in 0..3 {
-        assert_eq!(fleet.passed(0, &limit, 40).await, 40);
-        fleet.exchange().await;
-    }
-    assert!(fleet.at_centre(&limit).await.remaining() < 1_000 - 120);
+    let (fleet, limit) = holding(|node| node).await;
     fleet.nodes[0].close(Duration::from_secs(1)).await.expect("the centre is there");
     assert_eq!(fleet.at_centre(&limit).await.remaining(), 1_000 - 120);
 }
 
 #[tokio::test]
 async fn without_a_centre_only_what_is_leased_passes() {
-    let (fleet, limit) = (leasing(1), Limit::per_hour(1_000).build("api").expect("valid"));
-    for _ in 0..3 {
-        assert_eq!(fleet.passed(0, &limit, 40).await, 40);
-        fleet.exchange().await;
-    }
+    let (fleet, limit) = holding(|node| node).await;
     let held = usize::try_from(1_000 - 120 - fleet.at_centre(&limit).await.remaining()).expect("small");
     assert!(held > 0);
     fleet.nodes[0].store().set(Way::Closed);
@@ -94,30 +98,13 @@ async fn large_costs_and_requests_of_several() {
 
 #[tokio::test(start_paused = true)]
 async fn closing_without_a_centre_says_so_and_keeps_what_is_leased() {
-    let (fleet, limit) = (leasing(1), Limit::per_hour(1_000).build("api").expect("valid"));
-    for _ in 0..3 {
-        assert_eq!(fleet.passed(0, &limit, 40).await, 40);
-        fleet.exchange().await;
-    }
+    let (fleet, limit) = holding(|node| node).await;
     fleet.nodes[0].store().set(Way::Closed);
     let error = fleet.nodes[0].close(Duration::from_secs(1)).await.expect_err("nobody there");
     assert!(error.to_string().starts_with("1 keys owe"), "{error}");
     fleet.nodes[0].store().set(Way::Open);
     fleet.nodes[0].close(Duration::from_secs(1)).await.expect("now it is there");
     assert_eq!(fleet.at_centre(&limit).await.remaining(), 1_000 - 120);
-}
-
-/// A node that has leased something of a thousand an hour, of which 120 are spent.
-async fn holding(with: impl Fn(Node) -> Node) -> (Fleet, Limit) {
-    let (fleet, limit) = (Fleet::of(1, |node| with(node.leasing())), Limit::per_hour(1_000));
-    let limit = limit.build("api").expect("valid");
-    for _ in 0..3 {
-        assert_eq!(fleet.passed(0, &limit, 40).await, 40);
-        fleet.exchange().await;
-    }
-    let there = fleet.at_centre(&limit).await.remaining();
-    assert!(there < 1_000 - 120 - 10, "{there}");
-    (fleet, limit)
 }
 
 #[tokio::test(start_paused = true)]
