@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Some(wait) => println!("request {request} denied, retry in {wait:?}"),
         }
     }
-    limiter.forget(&api, "user:42").await?;
-    limiter.forget(&daily, "user:42").await?;
+    limiter.reset(&api, "user:42").await?;
+    limiter.reset(&daily, "user:42").await?;
     Ok(())
 }

@@ -26,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Two processes in real life: neither knows what the other does, but through Cassandra.
     let hosts = [Arc::new(tollgate::connect(&url).await?), Arc::new(tollgate::connect(&url).await?)];
     let tickets = Limit::per_day(TICKETS).fixed_window().anchored().build("tickets")?;
-    hosts[0].forget(&tickets, "concert").await?;
+    hosts[0].reset(&tickets, "concert").await?;
 
     let buyers = (0..BUYERS).map(|buyer| {
         let host = Arc::clone(&hosts[buyer as usize % hosts.len()]);

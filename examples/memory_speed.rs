@@ -34,7 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         std::array::from_fn(|_| Limiter::new(Synced::new(Arc::clone(&centre)).every(every)));
 
     let api = Limit::per_hour(300).build("memory-speed")?;
-    central.forget(&api, "everybody").await?;
+    central.reset(&api, "everybody").await?;
 
     // Nobody asks the store for these.
     for (number, node) in nodes.iter().enumerate() {
@@ -72,6 +72,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("in the end {} are left, {} too many had passed", left.remaining(), left.debt());
     assert!(left.remaining() < 60, "nearly all of it was used");
     assert!(left.debt() < 60, "and hardly more");
-    central.forget(&api, "everybody").await?;
+    central.reset(&api, "everybody").await?;
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tollgate::memory::MemoryStore;
 use tollgate::{
     AnyStore, Charge, Clock, Decision, ErrorKind, Event, Limit, LimitBuilder, Limiter, ManualClock, Outcome,
-    Patience, StoreError,
+    StoreError, Wait,
 };
 
 fn limiter() -> (Limiter<MemoryStore, ManualClock>, ManualClock) {
@@ -49,10 +49,11 @@ fn every_operation_works_with_and_without_a_runtime() {
     assert_eq!(limiter.debit_now(&api, "now", 5).expect("supported").debt(), 5);
     assert_eq!(limiter.refund_now(&api, "now", 7).expect("supported").remaining(), 2);
     assert_eq!(limiter.peek_now(&api, "now").remaining(), 2);
-    assert!(limiter.charge_now(api.charge("now").cost(2)).expect("supported").is_allowed());
-    limiter.forget_now(&api, "now");
+    assert!(limiter.charge_now(api.charge("now").with_cost(2)).expect("supported").is_allowed());
+    limiter.reset_now(&api, "now");
     assert_eq!(limiter.peek_now(&api, "now").remaining(), 10);
-    let both = limiter.check_all_now([api.charge("now").cost(10), api.charge("then")]).expect("supported");
+    let both =
+        limiter.check_all_now([api.charge("now").with_cost(10), api.charge("then")]).expect("supported");
     assert!(both.is_allowed());
 
     ready(async {
@@ -61,8 +62,8 @@ fn every_operation_works_with_and_without_a_runtime() {
         assert_eq!(limiter.debit(&api, "later", 5).await?.debt(), 5);
         assert_eq!(limiter.refund(&api, "later", 7).await?.remaining(), 2);
         assert_eq!(limiter.peek(&api, "later").await?.remaining(), 2);
-        limiter.forget(&api, "later").await?;
-        let charges = vec![api.charge("later").cost(4), api.charge("later").cost(6)];
+        limiter.reset(&api, "later").await?;
+        let charges = vec![api.charge("later").with_cost(4), api.charge("later").with_cost(6)];
         assert!(limiter.check_all(charges).await?.is_allowed());
         Ok::<_, StoreError>(())
     })
@@ -156,7 +157,7 @@ fn jitter_only_delays() {
     let (limiter, clock) = limiter();
     let limit = limit(Limit::per_second(1));
     assert!(limiter.check_now(&limit, "key").is_allowed());
-    let patience = Patience::up_to(Duration::from_secs(5)).jitter(Duration::from_millis(500));
+    let patience = Wait::up_to(Duration::from_secs(5)).with_jitter(Duration::from_millis(500));
     let mut caller = pin!(limiter.until_ready(&limit, "key", patience));
     assert!(poll(caller.as_mut()).is_pending());
     clock.advance(Duration::from_millis(999));
@@ -171,7 +172,7 @@ fn jitter_goes_no_further_than_the_patience() {
     let limit = limit(Limit::per_second(1));
     assert!(limiter.check_now(&limit, "key").is_allowed());
     let begin = clock.now();
-    let patience = Patience::up_to(Duration::from_secs(2)).jitter(Duration::MAX);
+    let patience = Wait::up_to(Duration::from_secs(2)).with_jitter(Duration::MAX);
     assert!(limiter.until_ready_blocking(&limit, "key", patience).expect("it can wait").is_allowed());
     assert!(clock.now().since(begin) <= Duration::from_secs(2));
 }
@@ -215,7 +216,7 @@ fn waiting_is_refused_where_it_makes_no_sense() {
     let error = ready(limiter.until_ready(&flight, "key", Duration::from_secs(1))).expect_err("no lease");
     assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("acquire"), "{error}");
     let api = Limit::per_second(1).build("api").expect("valid");
-    let debit = api.charge("key").action(tollgate::Action::Debit { at: None });
+    let debit = api.charge("key").with_action(tollgate::Action::Debit { at: None });
     let error = limiter.charge_until_ready_blocking(debit, Duration::from_secs(1)).expect_err("a debit");
     assert!(error.to_string().contains("only a take"), "{error}");
 }
@@ -302,7 +303,7 @@ fn an_observer_sees_every_decision_and_no_key() {
         log.lock().expect("no panic").push(format!("{event:?}"));
     });
     let clock = ManualClock::default();
-    let limiter = Limiter::with_clock(MemoryStore::new(), clock).observed_by(observer);
+    let limiter = Limiter::with_clock(MemoryStore::new(), clock).with_observer(observer);
     let (api, daily) = (limit(Limit::per_hour(1)), Limit::per_day(9).build("daily").expect("valid"));
     let _ = limiter.check_now(&api, "secret");
     let _ = limiter.check_all_now([api.charge("secret"), daily.charge("secret")]);
@@ -323,7 +324,7 @@ fn a_store_chosen_at_run_time_is_a_store() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     let passed = runtime.block_on(async move {
         let task = tokio::spawn(async move {
-            let charges: [Charge<'_>; 2] = [api.charge("a"), api.charge("b").cost(2)];
+            let charges: [Charge<'_>; 2] = [api.charge("a"), api.charge("b").with_cost(2)];
             let all = spawned.check_all(charges).await.expect("memory answers").is_allowed();
             let one = spawned.check(&api, "b").await.expect("memory answers").is_allowed();
             (all, one)
@@ -367,9 +368,67 @@ fn patience_that_lasts_exactly_as_long_as_the_wait_is_enough() {
     let limit = limit(Limit::per_second(1).fixed_window().anchored());
     assert!(limiter.check_now(&limit, "key").is_allowed());
     // With so much jitter that it would be late nearly always, if jitter could use up more than the patience.
-    let patience = Patience::up_to(Duration::from_secs(1)).jitter(Duration::from_secs(3_600));
+    let patience = Wait::up_to(Duration::from_secs(1)).with_jitter(Duration::from_secs(3_600));
     let mut caller = pin!(limiter.until_ready(&limit, "key", patience));
     assert!(poll(caller.as_mut()).is_pending());
     clock.advance(Duration::from_secs(1));
     assert!(is_allowed(&poll(caller.as_mut())));
+}
+
+#[test]
+fn a_permit_is_released_when_it_is_dropped() {
+    let (limiter, clock) = limiter();
+    let (limiter, flight) = (Arc::new(limiter), limit(Limit::concurrent(1).lease(Duration::from_secs(60))));
+    for _ in 0..3 {
+        let permit = ready(limiter.permit(&flight, "key")).expect("it has leases");
+        assert!(permit.is_held());
+        let second = limiter.permit_now(&flight, "key").expect("it has leases");
+        assert!(!second.is_held() && second.decision().is_denied());
+        drop(second);
+        assert_eq!(
+            limiter.peek_now(&flight, "key").remaining(),
+            0,
+            "a permit that is not held releases nothing"
+        );
+    }
+    limiter.permit_now(&flight, "key").expect("it has leases").forget();
+    assert!(!limiter.permit_now(&flight, "key").expect("it has leases").is_held(), "kept until it expires");
+    clock.advance(Duration::from_secs(60));
+    assert!(limiter.permit_now(&flight, "key").expect("it has leases").is_held());
+    let error = limiter.permit_now(&Limit::per_second(1).build("api").expect("valid"), "key");
+    assert_eq!(error.expect_err("no leases").kind(), ErrorKind::Unsupported);
+}
+
+#[cfg(feature = "tokio")]
+#[tokio::test]
+async fn a_renewed_permit_outlives_its_lease_and_notices_when_it_is_lost() {
+    let clock = ManualClock::default();
+    let limiter = Arc::new(Limiter::with_clock(MemoryStore::new(), clock.clone()));
+    let flight = limit(Limit::concurrent(1).lease(Duration::from_secs(60)));
+    let permit = limiter.renewed_permit(&flight, "key").await.expect("it has leases");
+    for _ in 0..30 {
+        // As often as a task needs to run: it renews, and goes back to sleep.
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        clock.advance(Duration::from_secs(20));
+    }
+    assert!(permit.is_held(), "renewed for ten minutes");
+    assert!(!limiter.permit_now(&flight, "key").expect("it has leases").is_held());
+    for _ in 0..10 {
+        tokio::task::yield_now().await;
+    }
+    // Longer than the lease without a renewal.
+    limiter.reset_now(&flight, "key");
+    clock.advance(Duration::from_secs(20));
+    while !permit.is_lost() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!permit.is_held());
+    let other = limiter.permit_now(&flight, "key").expect("it has leases");
+    drop(permit);
+    assert!(
+        other.is_held() && limiter.peek_now(&flight, "key").is_denied(),
+        "a lost permit releases nothing"
+    );
 }

@@ -5,7 +5,8 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use tollgate::memory::{DirectLimiter, MemoryStore};
-use tollgate::{Limit, LimitBuilder, Limiter, Store};
+use tollgate::store::Store;
+use tollgate::{Limit, LimitBuilder, Limiter};
 
 use crate::subject::{Quota, Subject, Traffic};
 

@@ -5,14 +5,14 @@
 //!
 //! ```no_run
 //! use tollgate_conformance::{Subject, run};
-//! # use tollgate_core::{Capability, Export, Key, Limit, Request, Run, RunVerdict, Snapshot, Store, StoreError, Time, Verdict};
+//! # use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
+//! # use tollgate_core::{Key, Limit, Request, StoreError, Time, Verdict};
 //! # struct MyStore;
 //! # impl Store for MyStore {
 //! #     fn capability(&self) -> Capability { Capability::exact() }
 //! #     async fn decide(&self, _: Request<'_>, _: Time) -> Result<Verdict, StoreError> { unreachable!() }
 //! #     async fn decide_batch(&self, _: &[Run<'_>], _: Time) -> Vec<Result<RunVerdict, StoreError>> { unreachable!() }
 //! #     async fn export(&self, _: &Limit, _: Key<'_>, _: Time) -> Result<Export, StoreError> { unreachable!() }
-//! #     async fn merge(&self, _: &Limit, _: Key<'_>, _: &Snapshot, _: Time) -> Result<(), StoreError> { unreachable!() }
 //! # }
 //!
 //! struct Mine;
@@ -31,7 +31,7 @@
 //! ```
 //!
 //! A trial's name says what is tried and on which algorithm, such as `refund::sliding_log`. What a store cannot
-//! do is chosen by its [`Capability`](tollgate_core::Capability); such trials are listed as ignored, with the reason,
+//! do is chosen by its [`Capability`](tollgate_core::store::Capability); such trials are listed as ignored, with the reason,
 //! and never skipped in silence. Every trial has a namespace of its own, so one server serves them all.
 //!
 //! # Layout
@@ -41,13 +41,10 @@
 //! - `samples`: the limits that are tried, at least one per algorithm.
 //! - `stand`: a store, a time and a namespace, driven by hand.
 //! - [`Pure`]: what the pure function says; [`Seed`]: traces that can be repeated. For a store's own replays too.
-//! - `servers`, with the feature of that name: real servers to put a store's client on trial.
 
 mod pure;
 mod samples;
 mod seed;
-#[cfg(feature = "servers")]
-pub mod servers;
 mod stand;
 mod suite;
 mod trials;

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use tollgate_core::{Charge, State, Time, Verdict, settle, slots};
+use tollgate_core::store::{State, settle, slots};
+use tollgate_core::{Charge, Time, Verdict};
 
 type Whom = (u64, Vec<u8>, Vec<u8>);
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tollgate_core::store::{Snapshot, Store};
 use tollgate_core::{
-    Action, Charge, Decision, ErrorKind, Key, Limit, OperationId, Request, Snapshot, Store, StoreError, Time,
-    Verdict,
+    Action, Charge, Decision, ErrorKind, IdempotencyKey, Key, Limit, Request, StoreError, Time, Verdict,
 };
 
 /// Where a trial happens.
@@ -72,8 +72,11 @@ impl<S: Store> Stand<S> {
         Ok(verdict)
     }
 
-    pub(crate) async fn decide_as(&self, id: OperationId, charges: &[Charge<'_>]) -> Verdict {
-        self.store.decide(Request::new(charges).with_id(id), self.now).await.expect("the store answers")
+    pub(crate) async fn decide_as(&self, id: IdempotencyKey, charges: &[Charge<'_>]) -> Verdict {
+        self.store
+            .decide(Request::new(charges).with_idempotency_key(id), self.now)
+            .await
+            .expect("the store answers")
     }
 
     /// A single charge, by the shortcut that limiters take.
@@ -82,7 +85,7 @@ impl<S: Store> Stand<S> {
     }
 
     pub(crate) async fn take(&self, limit: &Limit, cost: u32) -> Decision {
-        self.one(self.charge(limit, WHO).cost(cost)).await
+        self.one(self.charge(limit, WHO).with_cost(cost)).await
     }
 
     /// Takes one after the other until one is denied.
@@ -96,7 +99,7 @@ impl<S: Store> Stand<S> {
     }
 
     pub(crate) async fn act(&self, limit: &Limit, cost: u32, action: Action) -> Decision {
-        self.one(self.charge(limit, WHO).cost(cost).action(action)).await
+        self.one(self.charge(limit, WHO).with_cost(cost).with_action(action)).await
     }
 
     pub(crate) async fn peek(&self, limit: &Limit) -> Decision {
@@ -106,7 +109,7 @@ impl<S: Store> Stand<S> {
     /// What the algorithm cannot do must be refused, with a reason, before anything is debited.
     pub(crate) async fn refused(&self, limit: &Limit, action: Action) {
         let before = self.peek(limit).await;
-        let charge = self.charge(limit, WHO).action(action);
+        let charge = self.charge(limit, WHO).with_action(action);
         let both = [
             self.try_decide(&[charge]).await.expect_err("a refusal"),
             self.store.decide_one(&charge, &self.now).await.expect_err("a refusal by the shortcut too"),
@@ -121,15 +124,6 @@ impl<S: Store> Stand<S> {
     pub(crate) async fn export(&self, limit: &Limit) -> Option<Snapshot> {
         let key = Key::new(&self.namespace, WHO);
         self.store.export(limit, key, self.now).await.expect("the store exports").state
-    }
-
-    pub(crate) async fn merge(
-        &self,
-        limit: &Limit,
-        entity: &str,
-        snapshot: &Snapshot,
-    ) -> Result<(), StoreError> {
-        self.store.merge(limit, Key::new(&self.namespace, entity), snapshot, self.now).await
     }
 }
 

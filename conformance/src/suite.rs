@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
-use tollgate_core::{AlgorithmKind, Capability, Store};
+use tollgate_core::AlgorithmKind;
+use tollgate_core::store::{Capability, Store};
 
 use crate::stand::Stand;
 use crate::trials::all;

@@ -1,4 +1,4 @@
-//! Questions: charges, and the requests they form.
+//! Charges, and the requests they form.
 
 use alloc::format;
 use core::time::Duration;
@@ -7,44 +7,92 @@ use crate::algorithm::AlgorithmKind;
 use crate::decision::Decision;
 use crate::error::StoreError;
 use crate::key::Key;
-use crate::limit::{Limit, MAX_COUNT};
-use crate::time::Time;
+use crate::limit::Limit;
+use crate::time::{Time, nanos};
 
 /// What a charge does to its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action {
-    /// Debit the cost if there is room for all of it. Without a wait it passes now or not at all
-    /// (a queue always says when to start); with one it also passes if it becomes due within that
-    /// time, is debited at once, and the decision says when to start. A cost of 0 only looks, and
-    /// answers as a cost of 1 would be answered.
+    /// Debits the cost if there is room for all of it. Without `max_wait` it passes now or not at all (a queue always
+    /// returns when to start). With it, it also passes if it becomes due within that time: it is debited at once, and
+    /// the decision says when to start. A cost of 0 is a peek, and is answered as a cost of 1 would be.
     Take {
         /// How long the caller would wait for its start.
         max_wait: Option<Duration>,
     },
-    /// Debit as much as there is, at most the cost, in one step.
+    /// Debits as much as there is, at most the cost, in one step.
     TakeUpTo,
-    /// Debit the cost whatever there is; the balance may go below zero and is repaid by time.
+    /// Debits the cost unconditionally; the balance may go below zero and is repaid over time.
     Debit {
-        /// The instant it belongs to, if not now.
+        /// The instant it belongs to. Default: now.
         at: Option<Time>,
     },
-    /// Give the cost back.
+    /// Refunds the cost.
     Refund {
-        /// The instant the debit belongs to, if not now: what has been refilled since, or has left
-        /// its window, is not given back again. An instant ahead names a reservation that has
-        /// not started; it gives back only what no later reservation queued behind.
+        /// The instant the debit belongs to. Default: now. What has been refilled since, or has left its window, is
+        /// not refunded again. A future instant means a reservation that has not started; it refunds only what no
+        /// later reservation queued behind.
         at: Option<Time>,
     },
-    /// Forget everything about this key: as good as new.
-    Forget,
-    /// Keep a lease for another term.
+    /// Resets the key: its state equals a fresh one afterwards.
+    Reset,
+    /// Renews a lease for another lease time.
     Renew,
-    /// End a lease.
+    /// Releases a lease.
     Release,
 }
 
-/// The id of a lease on a place in a concurrency limit. Random, so that nobody ends another's lease.
+/// How [`Action`]s are written on the wire: a code, and for some of them an instant or a wait.
+impl Action {
+    /// Returns the code of this action in stored and sent data. Codes never change.
+    pub const fn code(self) -> u8 {
+        match self {
+            Self::Take { .. } => 1,
+            Self::TakeUpTo => 2,
+            Self::Debit { .. } => 3,
+            Self::Refund { .. } => 4,
+            Self::Reset => 5,
+            Self::Renew => 6,
+            Self::Release => 7,
+        }
+    }
+
+    /// Returns the nanoseconds that go with the code: the maximum wait of a take, or the instant of a debit or refund.
+    pub fn nanos(self) -> Option<u64> {
+        match self {
+            Self::Take { max_wait } => max_wait.map(nanos),
+            Self::Debit { at } | Self::Refund { at } => at.map(Time::nanos),
+            Self::TakeUpTo | Self::Reset | Self::Renew | Self::Release => None,
+        }
+    }
+
+    /// Returns whether this action takes only what the limit grants: a take or a take-up-to.
+    #[inline]
+    pub const fn is_take(self) -> bool {
+        match self {
+            Self::Take { .. } | Self::TakeUpTo => true,
+            Self::Debit { .. } | Self::Refund { .. } | Self::Reset | Self::Renew | Self::Release => false,
+        }
+    }
+
+    /// Returns whether this action is a take that passes now or not at all, which nearly all checks are.
+    #[inline]
+    pub const fn is_plain_take(self) -> bool {
+        matches!(self, Self::Take { max_wait: None })
+    }
+
+    /// Returns whether this action is a delta: a debit or a refund, which is never denied.
+    #[inline]
+    pub const fn is_delta(self) -> bool {
+        match self {
+            Self::Debit { .. } | Self::Refund { .. } => true,
+            Self::Take { .. } | Self::TakeUpTo | Self::Reset | Self::Renew | Self::Release => false,
+        }
+    }
+}
+
+/// The id of a lease on a slot of a concurrency limit. Random, so that nobody releases somebody else's lease.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId {
     // Two words instead of one of 128 bits, whose alignment would make every charge larger.
@@ -53,51 +101,51 @@ pub struct LeaseId {
 }
 
 impl LeaseId {
-    /// A place that nobody can give back early; it frees itself when the lease ends.
+    /// A lease that cannot be released early; its slot is freed when the lease expires.
     pub const ANONYMOUS: Self = Self::new(0);
 
-    /// An id from random bits.
+    /// Creates an id from random bits.
     #[expect(clippy::cast_possible_truncation, reason = "the two halves")]
     pub const fn new(random: u128) -> Self {
         Self { high: (random >> 64) as u64, low: random as u64 }
     }
 
-    /// The bits.
+    /// Returns the bits.
     pub const fn get(self) -> u128 {
         (self.high as u128) << 64 | self.low as u128
     }
 }
 
-/// Names one mutating call, so that a call that may have been executed can be repeated without being
-/// executed twice. Random, or otherwise unique within the time a store remembers it.
+/// Identifies one mutating call, so that a call whose outcome is unknown can be repeated without being executed twice.
+/// Random, or otherwise unique for as long as a store recognises it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OperationId(u128);
+pub struct IdempotencyKey(u128);
 
-impl OperationId {
-    /// An id from random bits.
+impl IdempotencyKey {
+    /// Creates a key from random bits.
     pub const fn new(random: u128) -> Self {
         Self(random)
     }
 
-    /// The bits.
+    /// Returns the bits.
     pub const fn get(self) -> u128 {
         self.0
     }
 
-    /// The id of one part of an operation that has several.
+    /// Returns the key of one part of a call that has several.
     #[must_use]
     pub const fn part(self, index: u32) -> Self {
         Self(self.0 ^ (index as u128).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
     }
 }
 
-/// A key, a limit and a cost: what is asked of one limit.
+/// A key, a limit and a cost: one debit, refund or other [action](Action) on one limit.
 ///
 /// ```
 /// use tollgate_core::Limit;
 ///
 /// let api = Limit::per_second(50).build("api")?;
-/// let charge = api.charge("user:42").cost(3);
+/// let charge = api.charge("user:42").with_cost(3);
 /// # let _ = charge;
 /// # Ok::<(), tollgate_core::LimitError>(())
 /// ```
@@ -108,7 +156,7 @@ pub struct Charge<'a> {
     pub(crate) ask: Ask,
 }
 
-/// What a charge asks of its limit, apart from whom it is for.
+/// What a charge asks of its limit, without its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ask {
     pub(crate) cost: u32,
@@ -123,84 +171,85 @@ impl<'a> Charge<'a> {
         Self { key, limit, ask: Ask { cost: 1, action, lease: LeaseId::ANONYMOUS } }
     }
 
-    /// How much it costs; 1 unless said. A cost of 0 only looks.
+    /// Sets the cost. Default: 1. A cost of 0 is a peek.
     #[must_use]
     #[inline]
-    pub fn cost(mut self, cost: u32) -> Self {
+    pub fn with_cost(mut self, cost: u32) -> Self {
         self.ask.cost = cost;
         self
     }
 
-    /// What it does; [`Action::Take`] unless said.
+    /// Sets the action. Default: [`Action::Take`] without a wait.
     #[must_use]
-    pub fn action(mut self, action: Action) -> Self {
+    pub fn with_action(mut self, action: Action) -> Self {
         self.ask.action = action;
         self
     }
 
-    /// Passes as well if it becomes due within `wait`.
+    /// Lets the charge pass as well if it becomes due within `wait`.
     #[must_use]
-    pub fn waiting_up_to(self, wait: Duration) -> Self {
-        self.action(Action::Take { max_wait: Some(wait) })
+    pub fn with_max_wait(self, wait: Duration) -> Self {
+        self.with_action(Action::Take { max_wait: Some(wait) })
     }
 
-    /// The lease it acquires, keeps or ends; only concurrency limits look at it.
+    /// Sets the lease to acquire, renew or release. Concurrency limits only.
     #[must_use]
-    pub fn lease(mut self, lease: LeaseId) -> Self {
+    pub fn with_lease(mut self, lease: LeaseId) -> Self {
         self.ask.lease = lease;
         self
     }
 
-    /// The same, asked of another limit.
+    /// Returns the same charge against another limit.
     #[must_use]
     #[inline]
-    pub fn against<'b>(&self, limit: &'b Limit) -> Charge<'b>
+    pub fn with_limit<'b>(&self, limit: &'b Limit) -> Charge<'b>
     where
         'a: 'b,
     {
         Charge { key: self.key, limit, ask: self.ask }
     }
 
-    /// Whom it is counted for.
+    /// Returns the key.
     #[inline]
     pub fn key(&self) -> Key<'a> {
         self.key
     }
 
-    /// The limit.
+    /// Returns the limit.
     #[inline]
     pub fn limit(&self) -> &'a Limit {
         self.limit
     }
 
-    /// The cost.
-    pub fn get_cost(&self) -> u32 {
+    /// Returns the cost.
+    pub fn cost(&self) -> u32 {
         self.ask.cost
     }
 
-    /// What it does.
-    pub fn get_action(&self) -> Action {
+    /// Returns the action.
+    pub fn action(&self) -> Action {
         self.ask.action
     }
 
-    /// Its lease.
-    pub fn get_lease(&self) -> LeaseId {
+    /// Returns the lease.
+    pub fn lease(&self) -> LeaseId {
         self.ask.lease
     }
 
-    /// An error if this limit's algorithm cannot do that, or if the cost is beyond what limits can count.
+    /// Returns an error if the limit's algorithm does not support the action, or if the cost is larger than
+    /// [`Limit::MAX_COUNT`].
     #[inline]
     pub fn supported(&self) -> Result<(), StoreError> {
         match self.ask.action {
-            // Every algorithm can do that.
-            Action::Take { max_wait: None } if self.ask.cost <= MAX_COUNT => Ok(()),
+            // Every algorithm supports that.
+            Action::Take { max_wait: None } if self.ask.cost <= Limit::MAX_COUNT => Ok(()),
             _ => self.check_support(),
         }
     }
 
     fn check_support(&self) -> Result<(), StoreError> {
-        if self.ask.cost > MAX_COUNT {
-            let why = format!("the cost is {}; use at most {MAX_COUNT}", self.ask.cost);
+        if self.ask.cost > Limit::MAX_COUNT {
+            let why = format!("the cost is {}; use at most {}", self.ask.cost, Limit::MAX_COUNT);
             return Err(StoreError::unsupported(self.limit.name(), &why));
         }
         match self.limit.refusal(self.ask.action) {
@@ -209,76 +258,97 @@ impl<'a> Charge<'a> {
         }
     }
 
-    /// A plain check: takes now or not at all, and nothing has to be given back afterwards.
+    /// A plain check: takes now or not at all, and there is nothing to release afterwards.
     pub(crate) fn is_check(&self) -> bool {
-        matches!(self.ask.action, Action::Take { max_wait: None })
-            && self.limit.kind() != AlgorithmKind::Concurrency
+        self.ask.action.is_plain_take() && self.limit.kind() != AlgorithmKind::Concurrency
     }
 
-    /// It only looks: it can change nothing, whatever the answer.
-    pub fn only_looks(&self) -> bool {
-        self.ask.cost == 0 && matches!(self.ask.action, Action::Take { .. } | Action::TakeUpTo)
+    /// Returns whether this charge is a peek: it changes nothing, whatever the decision.
+    pub fn is_peek(&self) -> bool {
+        self.ask.cost == 0 && self.ask.action.is_take()
     }
 
-    /// The charge that gives back what this one was granted, as decided at `decided_at`; `None` if there is
-    /// nothing to give back, or no way. A limiter that warms up gives back its debt only.
-    pub fn undo(&self, decision: &Decision, decided_at: Time) -> Option<Self> {
-        let given = self.cost(decision.granted());
+    /// Returns the compensating charge: it reverses what this one was granted by `decision` at `decided_at`. `None` if
+    /// there is nothing to reverse, or if it cannot be reversed. A limiter that warms up refunds its debt only.
+    pub fn compensation(&self, decision: &Decision, decided_at: Time) -> Option<Self> {
+        let granted = self.with_cost(decision.granted());
         match self.ask.action {
             _ if decision.is_denied() || decision.granted() == 0 => None,
             Action::Take { .. } | Action::TakeUpTo if self.limit.kind() == AlgorithmKind::Concurrency => {
-                (self.ask.lease != LeaseId::ANONYMOUS).then(|| given.action(Action::Release))
+                (self.ask.lease != LeaseId::ANONYMOUS).then(|| granted.with_action(Action::Release))
             }
             Action::Take { .. } | Action::TakeUpTo => {
-                Some(given.action(Action::Refund { at: Some(decided_at + decision.start_after()) }))
+                Some(granted.with_action(Action::Refund { at: Some(decided_at + decision.start_after()) }))
             }
-            Action::Debit { at } => Some(given.action(Action::Refund { at })),
-            Action::Refund { at } => Some(given.action(Action::Debit { at })),
-            Action::Forget | Action::Renew | Action::Release => None,
+            Action::Debit { at } => Some(granted.with_action(Action::Refund { at })),
+            Action::Refund { at } => Some(granted.with_action(Action::Debit { at })),
+            Action::Reset | Action::Renew | Action::Release => None,
         }
     }
 
-    /// Both name the same state: the same limit and the same key.
+    /// Returns whether both charges share one state: the same limit and the same key.
     pub fn same_state(&self, other: &Charge<'_>) -> bool {
         self.limit.id() == other.limit.id() && self.key == other.key
     }
 }
 
-/// Charges that stand or fall together.
+/// Charges that are all debited or none is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request<'a> {
     charges: &'a [Charge<'a>],
-    id: Option<OperationId>,
+    idempotency_key: Option<IdempotencyKey>,
 }
 
 impl<'a> Request<'a> {
-    /// A request of these charges.
+    /// Creates a request of these charges.
     #[inline]
     pub fn new(charges: &'a [Charge<'a>]) -> Self {
-        Self { charges, id: None }
+        Self { charges, idempotency_key: None }
     }
 
-    /// Names the call, so that a repetition is answered and not executed again.
+    /// Adds an idempotency key: a repeated request with the same key is answered and not executed again.
     #[must_use]
-    pub fn with_id(mut self, id: OperationId) -> Self {
-        self.id = Some(id);
+    pub fn with_idempotency_key(mut self, key: IdempotencyKey) -> Self {
+        self.idempotency_key = Some(key);
         self
     }
 
-    /// The charges, in order.
+    /// Returns the charges, in order.
     #[inline]
     pub fn charges(&self) -> &'a [Charge<'a>] {
         self.charges
     }
 
-    /// The operation id, if the call has one.
+    /// Returns the idempotency key, if the request has one.
     #[inline]
-    pub fn id(&self) -> Option<OperationId> {
-        self.id
+    pub fn idempotency_key(&self) -> Option<IdempotencyKey> {
+        self.idempotency_key
     }
 
-    /// An error if one of the charges asks its limit for what its algorithm cannot do.
+    /// Returns an error if the algorithm of one of the charges does not support its action.
     pub fn supported(&self) -> Result<(), StoreError> {
         self.charges.iter().try_for_each(Charge::supported)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_distinct_and_never_change() {
+        let wait = Some(Duration::from_nanos(7));
+        let at = Some(Time::from_nanos(9));
+        for (action, code, nanos, take) in [
+            (Action::Take { max_wait: wait }, 1, Some(7), true),
+            (Action::TakeUpTo, 2, None, true),
+            (Action::Debit { at }, 3, Some(9), false),
+            (Action::Refund { at }, 4, Some(9), false),
+            (Action::Reset, 5, None, false),
+            (Action::Renew, 6, None, false),
+            (Action::Release, 7, None, false),
+        ] {
+            assert_eq!((action.code(), action.nanos(), action.is_take()), (code, nanos, take), "{action:?}");
+        }
     }
 }

@@ -32,6 +32,13 @@ impl Clock for Time {
     }
 }
 
+impl<C: Clock + ?Sized> Clock for &C {
+    #[inline]
+    fn now(&self) -> Time {
+        (**self).now()
+    }
+}
+
 impl<C: Clock + ?Sized> Clock for Arc<C> {
     fn now(&self) -> Time {
         (**self).now()

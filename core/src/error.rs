@@ -1,4 +1,4 @@
-//! What can go wrong between a limiter and its store.
+//! Errors of stores.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
@@ -6,28 +6,28 @@ use alloc::format;
 use alloc::sync::Arc;
 use core::fmt;
 
-/// What kind of failure.
+/// The kind of a [`StoreError`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The store cannot be reached or is not ready.
     Unavailable,
-    /// No answer in time.
+    /// The store did not answer in time.
     Timeout,
-    /// The store refused: credentials, permissions, configuration.
+    /// The store refused the call: credentials, permissions, configuration.
     Refused,
     /// The store has no room for more state.
     Full,
-    /// The stored state is not what this program understands.
+    /// The stored state is not in a format that this version reads.
     Corrupt,
-    /// The algorithm or the store cannot do what was asked.
+    /// The algorithm or the store does not support the call.
     Unsupported,
-    /// A bug, here or in the store.
+    /// A bug, in this library or in the store.
     Internal,
 }
 
 impl ErrorKind {
-    /// A word for it.
+    /// Returns its name, for logs and metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Unavailable => "unavailable",
@@ -47,19 +47,19 @@ impl fmt::Display for ErrorKind {
     }
 }
 
-/// Whether a failed call may have changed something.
+/// Whether a failed call may have taken effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Effect {
-    /// Certainly not.
+    /// It has not.
     None,
-    /// Perhaps. Repeat it only with the same [`OperationId`](crate::OperationId), or count it as spent.
+    /// It may have. Repeat it only with the same [`IdempotencyKey`](crate::IdempotencyKey), or count it as spent.
     Unknown,
 }
 
-/// A call that a store could not answer. A denial is not an error.
+/// An error of a call to a store. A denial is not an error.
 ///
-/// It can be cloned, because one failed call may have to be told to many callers.
+/// It can be cloned, because one failed call may answer many callers.
 #[derive(Clone, Debug)]
 pub struct StoreError {
     kind: ErrorKind,
@@ -69,45 +69,45 @@ pub struct StoreError {
 }
 
 impl StoreError {
-    /// A failure that changed nothing.
+    /// Creates an error of a call that took no effect.
     pub fn new(kind: ErrorKind, message: impl Into<Cow<'static, str>>) -> Self {
         Self { kind, effect: Effect::None, message: message.into(), source: None }
     }
 
-    /// The algorithm or the store cannot do what was asked of a limit.
+    /// Creates an error for a limit that does not support the call.
     pub fn unsupported(limit: &str, why: &str) -> Self {
         Self::new(ErrorKind::Unsupported, format!("limit `{limit}`: {why}"))
     }
 
     pub(crate) fn no_decision() -> Self {
-        Self::new(ErrorKind::Internal, "the store answered a charge without a decision")
+        Self::new(ErrorKind::Internal, "the store returned no decision for a charge")
     }
 
-    /// The call may have taken effect.
+    /// Marks that the call may have taken effect.
     #[must_use]
     pub fn with_unknown_effect(mut self) -> Self {
         self.effect = Effect::Unknown;
         self
     }
 
-    /// What caused it.
+    /// Sets the underlying error.
     #[must_use]
-    pub fn caused_by(mut self, source: impl Into<Box<dyn core::error::Error + Send + Sync>>) -> Self {
+    pub fn with_source(mut self, source: impl Into<Box<dyn core::error::Error + Send + Sync>>) -> Self {
         self.source = Some(Arc::from(source.into()));
         self
     }
 
-    /// What kind of failure.
+    /// Returns the kind of error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
 
-    /// The same call may succeed later.
+    /// Returns whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         matches!(self.kind, ErrorKind::Unavailable | ErrorKind::Timeout | ErrorKind::Full)
     }
 
-    /// Whether the call may have changed something.
+    /// Returns whether the call may have taken effect.
     pub fn effect(&self) -> Effect {
         self.effect
     }

@@ -1,4 +1,4 @@
-//! One small hook that metrics and tracing hang on.
+//! Events: the hook for metrics and logs.
 
 use core::fmt;
 use core::time::Duration;
@@ -6,7 +6,7 @@ use core::time::Duration;
 use crate::decision::Decision;
 use crate::error::{ErrorKind, StoreError};
 
-/// What has just happened. Names limits, never keys.
+/// Something that happened. Contains names of limits, never keys.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub enum Event<'a> {
@@ -17,69 +17,68 @@ pub enum Event<'a> {
         /// The decision.
         decision: &'a Decision,
     },
-    /// Something other than the store decided a charge.
+    /// A fallback decided a charge instead of the store.
     FellBack {
         /// The limit's name.
         limit: &'a str,
-        /// Why.
+        /// The reason.
         reason: FallbackReason,
-        /// The decision; its [source](Decision::source) says who made it.
+        /// The decision; its [source](Decision::source) says what made it.
         decision: &'a Decision,
     },
-    /// A store is asked again, or is no longer asked.
+    /// A circuit breaker changed its state.
     BreakerChanged {
-        /// What the breaker does now.
+        /// The new state.
         state: BreakerState,
     },
-    /// What was consumed while a store was away has been told to it.
-    HandedOver {
-        /// How many keys it was about.
+    /// What a fallback store granted during an outage was reconciled with the store.
+    Reconciled {
+        /// How many keys were reconciled.
         keys: usize,
-        /// How much could not be told since the last such event.
+        /// How much could not be reconciled since the last such event.
         lost: u64,
     },
-    /// Local and central state were exchanged.
-    Exchanged {
-        /// How many keys.
+    /// A sync round ended: pending deltas were sent to the central store, and its states received.
+    Synchronized {
+        /// How many keys took part.
         keys: usize,
         /// How long it took.
         took: Duration,
-        /// How far below zero the centre's balance of one of them was at most, in tokens: what passed beyond the limit and
-        /// has to be repaid.
+        /// The largest debt among their central balances, in tokens: what passed beyond the limit and has to be repaid.
         debt: u64,
-        /// How long the centre has not answered, if it did not.
-        silent: Duration,
-        /// How the centre failed, if it did not answer all of it; the rest is told again.
+        /// How long the central store has not answered. Zero if it did.
+        stale_for: Duration,
+        /// The error of the central store, if it did not answer everything; the rest is sent again.
         error: Option<&'a StoreError>,
     },
     /// A store was called.
     StoreCalled {
         /// How long it took.
         took: Duration,
-        /// How it failed, if it did.
+        /// The error, if it failed.
         error: Option<&'a StoreError>,
     },
 }
 
-/// Why something other than the store decided.
+/// Why a fallback decided instead of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FallbackReason {
-    /// It failed shortly before, and was not asked.
-    NotAsked,
-    /// It was asked, and failed like this.
+    /// The circuit breaker is open: the store was not called.
+    CircuitOpen,
+    /// The call failed with an error of this kind.
     Failed(ErrorKind),
-    /// It panicked, or what says what to ask did.
+    /// The store panicked.
     Panicked,
-    /// It has been silent for too long.
+    /// The central store has not answered for too long.
     Stale,
 }
 
 impl FallbackReason {
-    /// A word for it: one of few, as metrics need it.
+    /// Returns its name, for logs and metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::NotAsked => "not-asked",
+            Self::CircuitOpen => "circuit-open",
             Self::Failed(kind) => kind.as_str(),
             Self::Panicked => "panicked",
             Self::Stale => "stale",
@@ -93,20 +92,20 @@ impl fmt::Display for FallbackReason {
     }
 }
 
-/// What a circuit breaker does.
+/// The state of a circuit breaker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BreakerState {
-    /// The store is asked.
+    /// The store is called.
     Closed,
-    /// The store failed, and is left alone for a while.
+    /// The store failed, and is not called for a while.
     Open,
-    /// A few calls find out whether the store is back.
+    /// Probes find out whether the store answers again.
     HalfOpen,
 }
 
 impl BreakerState {
-    /// A word for it.
+    /// Returns its name, for logs and metric labels.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Closed => "closed",
@@ -122,9 +121,9 @@ impl fmt::Display for BreakerState {
     }
 }
 
-/// Is told what happens. Called on the hot path: be quick, and don't block.
+/// Receives events. Called on the hot path: it must be fast, and must not block.
 pub trait Observer: Send + Sync {
-    /// Something happened.
+    /// Handles an event.
     fn observe(&self, event: Event<'_>);
 }
 

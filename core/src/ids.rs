@@ -1,14 +1,14 @@
-//! Random ids for calls and leases.
+//! Random idempotency keys and lease ids.
 
 use core::hash::BuildHasher;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::hash::RandomState;
 use std::sync::OnceLock;
 
-use crate::charge::{LeaseId, OperationId};
+use crate::charge::{IdempotencyKey, LeaseId};
 
-/// Never zero, and never the same twice: half of it is this process's random number, the other half is a
-/// number that no other call in this process gets, scrambled with a secret.
+/// Never zero, and never the same twice: half of it is a random number of this process, the other half a counter,
+/// scrambled with a secret.
 fn unique() -> u128 {
     static PROCESS: OnceLock<(u64, RandomState)> = OnceLock::new();
     static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -18,15 +18,15 @@ fn unique() -> u128 {
     u128::from(process ^ secret.hash_one(number)) << 64 | u128::from(number) | 1 << 127
 }
 
-impl OperationId {
-    /// An id that no other call has, in this process or another.
+impl IdempotencyKey {
+    /// Creates a key that no other call has, in this process or another.
     pub fn unique() -> Self {
         Self::new(unique())
     }
 }
 
 impl LeaseId {
-    /// An id that no other holder has, in this process or another.
+    /// Creates an id that no other holder has, in this process or another.
     pub fn unique() -> Self {
         Self::new(unique())
     }

@@ -1,10 +1,10 @@
-//! Whom a limit is counted for.
+//! Keys: whom a limit counts.
 
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Whom a limit is counted for: a namespace and an entity, both any bytes of any length.
+/// Whom a limit counts: a namespace and an entity, both any bytes of any length.
 ///
 /// Plain strings are keys in the empty namespace:
 ///
@@ -23,18 +23,18 @@ pub struct Key<'a> {
 }
 
 impl<'a> Key<'a> {
-    /// A key in a namespace of its own, such as a tenant or an application.
+    /// Creates a key in a namespace, such as a tenant or an application.
     pub fn new(namespace: &'a (impl AsRef<[u8]> + ?Sized), entity: &'a (impl AsRef<[u8]> + ?Sized)) -> Self {
         Self { namespace: namespace.as_ref(), entity: entity.as_ref() }
     }
 
-    /// The namespace; empty unless given.
+    /// Returns the namespace. Default: empty.
     #[inline]
     pub fn namespace(&self) -> &'a [u8] {
         self.namespace
     }
 
-    /// The entity: a user, an address, a route.
+    /// Returns the entity: a user, an address, a route.
     #[inline]
     pub fn entity(&self) -> &'a [u8] {
         self.entity

@@ -1,28 +1,29 @@
-//! The core of Tollgate: limits, algorithms, decisions, time, and the seam that stores implement. No I/O,
-//! no runtime, no global state; `no_std` with `alloc`.
+//! The core of Tollgate, a rate limiter: limits and their algorithms (token bucket, leaky bucket, GCRA, fixed and sliding
+//! windows, concurrency), decisions, clocks, and the [`Store`](store::Store) seam that backends implement. No I/O, no
+//! runtime, no global state; `no_std` with `alloc`.
 //!
-//! Most programs use the `tollgate` crate, which brings a store along. Whoever writes a store starts with
-//! [`Store`] and runs the trials of `tollgate-conformance` on it.
+//! Most programs use the `tollgate` crate, which brings a store along. Authors of stores start with [`store`], and run
+//! the trials of `tollgate-conformance`.
 //!
 //! # Layout
 //!
-//! - [`Limit`] (`limit`): an algorithm with its numbers, plus a name; [`LimitBuilder`] checks them.
-//! - [`Key`], [`Charge`], [`Request`] (`key`, `charge`): what is asked; [`OwnedRequest`] (`owned`): the same, to keep.
+//! What an application needs is at the root, what the author of a store or wrapper needs is in [`store`].
+//!
+//! - [`Limit`] (`limit`): an algorithm with its parameters and a name; [`LimitBuilder`] validates them.
+//! - [`Key`], [`Charge`], [`Request`] (`key`, `charge`): what is asked.
 //! - [`Decision`], [`Verdict`] (`decision`): what is answered.
-//! - `algorithm`: one file per algorithm; `pace`: rates without drift.
-//! - [`State`], [`Snapshot`] (`state`), [`settle`]: the pure functions that every store agrees with.
-//! - [`Store`], [`AnyStore`], [`ImmediateStore`] (`store`), [`Capability`], [`StoreError`]: the seam.
-//! - [`decide_in_places`] (`spread`): requests over several entities, for stores that keep these apart.
+//! - [`Limiter`] (`limiter`): a store and a clock.
 //! - [`Clock`], [`Timer`] (`clock`), [`Time`] (`time`): where time comes from.
-//! - [`Limiter`] (`limiter`): what a user holds.
-//! - [`Event`], [`Observer`] (`event`): what metrics hang on.
+//! - [`Event`], [`Observer`] (`event`): the hook for metrics and logs.
+//! - [`StoreError`] (`error`): errors of stores.
+//! - `algorithm`: one file per algorithm; `rate`: rates without drift; `state`, `settle`: the pure functions that every
+//!   store agrees with.
 
 #![cfg_attr(not(feature = "std"), no_std)]
 
 extern crate alloc;
 
 mod algorithm;
-mod capability;
 mod charge;
 mod clock;
 mod decision;
@@ -33,38 +34,26 @@ mod ids;
 mod key;
 mod limit;
 mod limiter;
-mod owned;
-mod pace;
+mod rate;
 mod settle;
-mod spread;
 mod state;
-mod store;
+pub mod store;
 mod time;
 #[cfg(test)]
-mod trying;
+mod worked_example;
 
-pub use algorithm::{AlgorithmKind, Flow, FullAt, PlainTake, RedisCellReply};
-pub use capability::{Atomicity, Capability, Kinds, OperationMemory, Timekeeper};
-pub use charge::{Action, Charge, LeaseId, OperationId, Request};
+pub use algorithm::{AlgorithmKind, RedisCellReply};
+pub use charge::{Action, Charge, IdempotencyKey, LeaseId, Request};
 pub use clock::{BlockingTimer, Clock, Timer};
 #[cfg(feature = "std")]
 pub use clock::{ManualClock, SystemClock};
-pub use decision::{Decision, Outcome, RawDecision, Source, Verdict};
+pub use decision::{Decision, Outcome, Source, Verdict};
 pub use error::{Effect, ErrorKind, StoreError};
 pub use event::{BreakerState, Event, FallbackReason, Observer};
 pub use key::Key;
-pub use limit::{
-    Limit, LimitBuilder, LimitError, MAX_COUNT, MAX_ENTRIES, MAX_FILL, MAX_NAME, MAX_PERIOD, MAX_SUB_BUCKETS,
-    Numbers,
-};
+pub use limit::{Limit, LimitBuilder, LimitError};
 #[cfg(feature = "std")]
-pub use limiter::{Lease, Patience};
+pub use limiter::{Lease, Permit, Wait};
 pub use limiter::{Limiter, Reservation};
-pub use owned::{OwnedCharge, OwnedKey, OwnedRequest};
-pub use settle::{settle, slots};
-pub use spread::{Part, Places, decide_in_places};
-pub use state::{Snapshot, State};
-pub use store::{
-    AnyStore, DynStore, Export, ImmediateStore, Run, RunVerdict, Store, book_and_export, decide_one_by_one,
-};
+pub use store::AnyStore;
 pub use time::Time;

@@ -89,13 +89,13 @@ mod tests {
         let wide = Limit::per_second(10).build("wide").expect("valid");
         let narrow = Limit::per_second(2).build("narrow").expect("valid");
         let mut states = vec![State::default(); 2];
-        let denied = run(&[wide.charge("a").cost(5), narrow.charge("a").cost(3)], &mut states);
+        let denied = run(&[wide.charge("a").with_cost(5), narrow.charge("a").with_cost(3)], &mut states);
         assert!(denied.is_denied());
-        assert_eq!(denied.tight_index(), Some(1));
+        assert_eq!(denied.most_restrictive_index(), Some(1));
         assert_eq!(denied.decisions()[0].remaining(), 10, "nothing was debited");
-        let allowed = run(&[wide.charge("a").cost(5), narrow.charge("a").cost(2)], &mut states);
+        let allowed = run(&[wide.charge("a").with_cost(5), narrow.charge("a").with_cost(2)], &mut states);
         assert!(allowed.is_allowed());
-        assert_eq!(allowed.tight_index(), Some(1));
+        assert_eq!(allowed.most_restrictive_index(), Some(1));
     }
 
     #[test]
@@ -116,11 +116,11 @@ mod tests {
     #[test]
     fn the_same_key_twice_counts_twice() {
         let limit = Limit::per_second(5).build("api").expect("valid");
-        let charges = [limit.charge("a").cost(3), limit.charge("b"), limit.charge("a").cost(3)];
+        let charges = [limit.charge("a").with_cost(3), limit.charge("b"), limit.charge("a").with_cost(3)];
         assert_eq!(slots(&charges).0[..], [0, 1, 0]);
         let mut states = vec![State::default(); 2];
         assert!(run(&charges, &mut states).is_denied());
-        let twice = run(&[limit.charge("a").cost(3), limit.charge("a").cost(2)], &mut states);
+        let twice = run(&[limit.charge("a").with_cost(3), limit.charge("a").with_cost(2)], &mut states);
         assert_eq!((twice.is_allowed(), twice.decisions()[1].remaining()), (true, 0));
     }
 
@@ -136,6 +136,6 @@ mod tests {
         let mut states = vec![State::default(); 2];
         assert!(run(&[login.charge("a"), full.charge("a")], &mut states).is_allowed());
         assert!(run(&[login.charge("a"), full.charge("a")], &mut states).is_denied());
-        assert_eq!(run(&[login.charge("a").cost(0)], &mut states).decisions()[0].remaining(), 2);
+        assert_eq!(run(&[login.charge("a").with_cost(0)], &mut states).decisions()[0].remaining(), 2);
     }
 }

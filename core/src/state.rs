@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::algorithm::{AlgorithmKind, Body, FullAt};
+use crate::algorithm::{AlgorithmKind, Body, Tat};
 use crate::charge::{Action, Ask, Charge};
 use crate::decision::{Decision, Outcome, RawDecision};
 use crate::error::{ErrorKind, StoreError};
@@ -13,11 +13,12 @@ use crate::time::Time;
 /// equals a fresh one again need not be remembered.
 ///
 /// ```
-/// use tollgate_core::{Limit, State, Time};
+/// use tollgate_core::store::State;
+/// use tollgate_core::{Limit, Time};
 ///
 /// let limit = Limit::per_second(10).build("api")?;
 /// let (mut state, now) = (State::default(), Time::from_secs(1_790_000_000));
-/// let decision = state.apply(&limit.charge("user:42").cost(4), now);
+/// let decision = state.apply(&limit.charge("user:42").with_cost(4), now);
 /// assert_eq!(decision.remaining(), 6);
 /// # Ok::<(), tollgate_core::LimitError>(())
 /// ```
@@ -46,14 +47,6 @@ impl State {
     /// From when on the state equals a fresh one, if nobody comes.
     pub fn fresh_at(&self) -> Time {
         self.fresh_at
-    }
-
-    /// Takes over what another view of the same key knows: the tighter of both, field by field.
-    /// Merging the same view twice changes nothing.
-    pub fn merge(&mut self, limit: &Limit, other: &State) {
-        self.blocked_until = self.blocked_until.max(other.blocked_until);
-        limit.algorithm().merge(&mut self.body, &mut other.body.clone());
-        self.note_end(limit);
     }
 
     /// The state in raw words.
@@ -93,14 +86,14 @@ impl State {
     }
 
     /// The state of a flow, for stores that keep it in a word.
-    pub fn from_flow(full_at: FullAt) -> Self {
+    pub fn from_flow(full_at: Tat) -> Self {
         Self { body: full_at.into(), blocked_until: Time::EPOCH, fresh_at: full_at.at }
     }
 
     /// The word that [`from_flow`](Self::from_flow) takes; `None` for any other state.
-    pub fn as_flow(&self) -> Option<FullAt> {
+    pub fn as_flow(&self) -> Option<Tat> {
         match self.body {
-            Body::Fresh => Some(FullAt::default()),
+            Body::Fresh => Some(Tat::default()),
             Body::Flow(full_at) => Some(full_at),
             _ => None,
         }
@@ -116,8 +109,7 @@ impl State {
     /// Decides one charge; a denial has no consequences yet.
     #[inline]
     pub(crate) fn answer(&mut self, limit: &Limit, now: Time, ask: &Ask) -> Decision {
-        let takes = matches!(ask.action, Action::Take { .. } | Action::TakeUpTo);
-        if takes && ask.cost == 0 {
+        if ask.action.is_take() && ask.cost == 0 {
             return self.look(limit, now, ask);
         }
         if ask.cost == 0 && matches!(ask.action, Action::Debit { .. }) {
@@ -129,16 +121,15 @@ impl State {
 
     #[inline]
     fn change(&mut self, limit: &Limit, now: Time, ask: &Ask) -> Decision {
-        let takes = matches!(ask.action, Action::Take { .. } | Action::TakeUpTo);
         if self.has_ended(now) {
             *self = Self::default();
         }
-        if takes && self.blocked_until > now {
+        if ask.action.is_take() && self.blocked_until > now {
             // What the same charge would be told if there were no block decides how long it waits.
             let alone = limit.algorithm().decide(&mut self.body.clone(), now, ask).raw();
             let seen = self.look(limit, now, ask).raw();
             return match alone.outcome {
-                outcome @ (Outcome::NeverFits | Outcome::LeaseLost | Outcome::Barred) => {
+                outcome @ (Outcome::NeverFits | Outcome::LeaseLost | Outcome::DenyListed) => {
                     RawDecision { outcome, wait: 0, ..seen }
                 }
                 Outcome::Denied => RawDecision { wait: seen.wait.max(alone.wait), ..seen },
@@ -146,7 +137,7 @@ impl State {
             }
             .into();
         }
-        if ask.action == Action::Forget {
+        if ask.action == Action::Reset {
             self.blocked_until = Time::EPOCH;
         }
         let decision = limit.algorithm().decide(&mut self.body, now, ask);
@@ -181,7 +172,7 @@ impl State {
 
     /// A denial that this limit itself caused: it may count, and it may block. Says what its caller is told.
     pub(crate) fn denied(&mut self, limit: &Limit, now: Time, ask: &Ask, decision: Decision) -> Decision {
-        let took = ask.cost > 0 && matches!(ask.action, Action::Take { .. } | Action::TakeUpTo);
+        let took = ask.cost > 0 && ask.action.is_take();
         if !took || decision.outcome() != Outcome::Denied || self.blocked_until > now {
             return decision;
         }

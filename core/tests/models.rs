@@ -25,7 +25,6 @@ mod models {
     mod changes;
     mod clock_set_back;
     mod extremes;
-    mod merging;
     mod settling;
     mod snapshots;
 }

@@ -2,14 +2,15 @@
 
 #![cfg(feature = "serde")]
 
-use tollgate_core::{AlgorithmKind, FullAt, Snapshot, Time};
+use tollgate_core::store::{Snapshot, Tat};
+use tollgate_core::{AlgorithmKind, Time};
 
 fn travels<T: serde::Serialize + serde::de::DeserializeOwned>() {}
 
 #[test]
 fn snapshots_and_times_travel() {
     travels::<Snapshot>();
-    travels::<FullAt>();
+    travels::<Tat>();
     travels::<Time>();
     travels::<AlgorithmKind>();
 }

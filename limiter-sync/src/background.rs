@@ -7,7 +7,8 @@ use futures_util::future::join_all;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
-use tollgate_core::{Store, Timer};
+use tollgate_core::Timer;
+use tollgate_core::store::Store;
 
 use crate::exchange::jittered;
 use crate::shared::{Shared, lock};

@@ -9,9 +9,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use tollgate_core::store::{Export, Run, State, Store};
 use tollgate_core::{
-    Action, Charge, Clock, Effect, ErrorKind, Event, Export, OperationId, Request, Run, State, Store,
-    StoreError, Time, Verdict,
+    Action, Charge, Clock, Effect, ErrorKind, Event, IdempotencyKey, Request, StoreError, Time, Verdict,
 };
 
 use crate::mirror::Told;
@@ -53,12 +53,13 @@ impl Parcel {
     fn charges(&self) -> impl Iterator<Item = Charge<'_>> {
         let charge = self.tracked.limit.charge(self.whom.key());
         let entries = self.owed.entries().flat_map(Entry::charges);
-        let booked = entries.map(move |(cost, action)| charge.cost(cost).action(action));
+        let booked = entries.map(move |(cost, action)| charge.with_cost(cost).with_action(action));
         // Instants by our own clock mean nothing to the centre. What they belong to is an interval late at most.
         let mut booked =
             booked.map(|charge| if self.by_its_clock { charge } else { of_now(charge) }).peekable();
         // A debit of nothing changes nothing, and is never refused as a check might be.
-        let look = booked.peek().is_none().then(|| charge.cost(0).action(Action::Debit { at: None }));
+        let look =
+            booked.peek().is_none().then(|| charge.with_cost(0).with_action(Action::Debit { at: None }));
         look.into_iter().chain(booked)
     }
 }
@@ -66,7 +67,7 @@ impl Parcel {
 /// Parcels that are booked by one call, all or none.
 #[derive(Debug)]
 pub(crate) struct Shipment {
-    id: OperationId,
+    id: IdempotencyKey,
     parcels: Vec<Parcel>,
     /// It may have been booked, and its answer lost: it must keep its id.
     in_doubt: bool,
@@ -76,7 +77,7 @@ pub(crate) struct Shipment {
 
 impl Shipment {
     fn new(parcels: Vec<Parcel>) -> Self {
-        Self { id: OperationId::unique(), parcels, in_doubt: false, refusals: 0 }
+        Self { id: IdempotencyKey::unique(), parcels, in_doubt: false, refusals: 0 }
     }
 
     fn charges(&self) -> impl Iterator<Item = Charge<'_>> {
@@ -101,8 +102,10 @@ impl Errand {
     fn charge(&self) -> Charge<'_> {
         let charge = self.tracked.limit.charge(self.whom.key());
         match self.upkeep {
-            Upkeep::Take(tokens) | Upkeep::Return(tokens) => charge.cost(tokens).action(self.action),
-            Upkeep::Wait | Upkeep::Rest => charge.cost(0),
+            Upkeep::Take(tokens) | Upkeep::Return(tokens) => {
+                charge.with_cost(tokens).with_action(self.action)
+            }
+            Upkeep::Wait | Upkeep::Rest => charge.with_cost(0),
         }
     }
 }
@@ -221,7 +224,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
         if let Some(observer) = &self.observer {
             let (keys, debt, error) = (tally.keys, tally.debt, failure.as_ref());
             let silent = self.silent_since().map_or(Duration::ZERO, |since| self.clock.now().since(since));
-            observer.observe(Event::Exchanged { keys, took, debt, silent, error });
+            observer.observe(Event::Synchronized { keys, took, debt, stale_for: silent, error });
         }
         failure.map_or(Ok(()), Err)
     }
@@ -266,7 +269,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
 
     /// Parcels to shipments: those that one call of the centre handles, in as few calls as there can be.
     fn pack(&self, mut parcels: Vec<Parcel>) -> Vec<Shipment> {
-        let lane = |parcel: &Parcel| self.store.lane(&parcel.tracked.limit.charge(parcel.whom.key()));
+        let lane = |parcel: &Parcel| self.store.route(&parcel.tracked.limit.charge(parcel.whom.key()));
         parcels.sort_by_cached_key(lane);
         let mut shipments: Vec<Shipment> = Vec::new();
         let (mut charges, mut last) = (0, None);
@@ -292,7 +295,12 @@ impl<S: Store, C: Clock> Shared<S, C> {
         }
         let answer = {
             let charges: Vec<_> = shipment.charges().collect();
-            self.store.exchange(Request::new(&charges).with_id(shipment.id), self.to_centre(sent_at)).await
+            self.store
+                .apply_deltas(
+                    Request::new(&charges).with_idempotency_key(shipment.id),
+                    self.to_centre(sent_at),
+                )
+                .await
         };
         let Some(shipment) = way.shipment.take() else { return Ok(Tally::default()) };
         match answer {
@@ -468,9 +476,9 @@ impl<S: Store, C: Clock> Drop for Errands<'_, S, C> {
 
 /// The same, as if it had just happened.
 fn of_now(charge: Charge<'_>) -> Charge<'_> {
-    match charge.get_action() {
-        Action::Debit { .. } => charge.action(Action::Debit { at: None }),
-        Action::Refund { .. } => charge.action(Action::Refund { at: None }),
+    match charge.action() {
+        Action::Debit { .. } => charge.with_action(Action::Debit { at: None }),
+        Action::Refund { .. } => charge.with_action(Action::Refund { at: None }),
         _ => charge,
     }
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tollgate_core::{Charge, Clock, Request, Store, Time};
+use tollgate_core::store::Store;
+use tollgate_core::{Charge, Clock, Request, Time};
 
 use crate::pool::Pool;
 use crate::shared::{Shared, is_centres_own};

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use tollgate_core::{Action, Charge, Clock, Decision, Event, FallbackReason, Source, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, Charge, Clock, Decision, Event, FallbackReason, Source};
 
 use crate::pool::Drawn;
 use crate::shared::Shared;
@@ -24,7 +25,7 @@ pub(crate) enum Missing {
 /// Whether a charge is the centre's to decide, whatever its limit: what forgets a key must count everywhere, and what is promised
 /// for later must not be promised by somebody else as well.
 pub(crate) fn is_centres(charge: &Charge<'_>) -> bool {
-    matches!(charge.get_action(), Action::Forget | Action::Take { max_wait: Some(_) })
+    matches!(charge.action(), Action::Reset | Action::Take { max_wait: Some(_) })
 }
 
 impl<S: Store, C: Clock> Shared<S, C> {
@@ -55,14 +56,14 @@ impl<S: Store, C: Clock> Shared<S, C> {
         }
         let stale = self.is_stale(&replica.tracked, now);
         if let (false, Ledger::Mirror(mirror), Some(flow)) = (stale, &mut replica.ledger, plain)
-            && let Some(take) = mirror.take(flow, charge.get_cost(), &replica.tracked, now)
+            && let Some(take) = mirror.take(flow, charge.cost(), &replica.tracked, now)
         {
             if take.next().is_some() || replica.may_have_changed(now) {
                 shard.make_due(index);
             }
             drop(shard);
             // What the caller is told is worked out while others may go on.
-            return Ok(take.answer(flow, charge.get_cost()));
+            return Ok(take.answer(flow, charge.cost()));
         }
         let decision = match &mut replica.ledger {
             Ledger::Mirror(mirror) if stale => mirror.decide_stale(charge, &replica.tracked, now),

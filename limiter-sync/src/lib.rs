@@ -96,7 +96,7 @@
 //!
 //! # Nothing is lost
 //!
-//! - What the centre has not confirmed is kept and sent again, under the [operation id](tollgate_core::OperationId) that it had the first time.
+//! - What the centre has not confirmed is kept and sent again, under the [operation id](tollgate_core::IdempotencyKey) that it had the first time.
 //!   An outage, an eviction, a window that rolls over or a limit that changes does not lose it. [`Synced::close`] tells the rest when a program
 //!   ends; an instance that is merely dropped does its best for ten seconds, if its runtime lives that long. The task that exchanges runs on
 //!   the tokio runtime of the first call, which must go on running. If it ends, or the task by a panic of something that it calls, the centre

@@ -1,9 +1,8 @@
 //! A copy of a key's state, by which checks are decided here: what the centre had at the last exchange, and what was granted
 //! since.
 
-use tollgate_core::{
-    Action, Charge, Decision, Flow, FullAt, Outcome, PlainTake, RawDecision, Source, State, Time,
-};
+use tollgate_core::store::{Flow, PlainTake, RawDecision, State, Tat};
+use tollgate_core::{Action, Charge, Decision, Outcome, Source, Time};
 
 use crate::owed::{Booking, Entry, Owed};
 use crate::share::{News, Share};
@@ -15,13 +14,13 @@ const LATE: u64 = 4;
 /// A state in little space: that of a bucket is a word and a half, and nearly all are buckets.
 #[derive(Clone, Debug)]
 enum Kept {
-    Bucket(FullAt),
+    Bucket(Tat),
     Other(Box<State>),
 }
 
 impl Default for Kept {
     fn default() -> Self {
-        Self::Bucket(FullAt::default())
+        Self::Bucket(Tat::default())
     }
 }
 
@@ -125,7 +124,7 @@ impl Mirror {
     #[inline]
     pub(crate) fn take(&mut self, flow: &Flow, cost: u32, tracked: &Tracked, now: Time) -> Option<PlainTake> {
         let Kept::Bucket(full) = &mut self.kept else { return None };
-        if full.numbers != flow.digest() && full.at != Time::EPOCH {
+        if full.digest != flow.digest() && full.at != Time::EPOCH {
             return None;
         }
         let take = flow.take(full.at, now, cost);
@@ -148,7 +147,7 @@ impl Mirror {
         tracked: &Tracked,
         now: Time,
     ) -> Result<Charge<'a>, Decision> {
-        let cost = charge.get_cost();
+        let cost = charge.cost();
         if self.company.is_none() || !takes(charge) || cost == 0 {
             return Ok(*charge);
         }
@@ -160,7 +159,7 @@ impl Mirror {
             share.refilled(tracked.rate, now);
         }
         let budget = share.budget(tracked.rate, now);
-        let up_to = matches!(charge.get_action(), Action::TakeUpTo);
+        let up_to = matches!(charge.action(), Action::TakeUpTo);
         let (least, wanted) =
             if up_to { (1.0, left.min(cost.into())) } else { (f64::from(cost), f64::from(cost)) };
         if budget >= wanted || left < least {
@@ -169,7 +168,7 @@ impl Mirror {
         }
         share.miss(wanted);
         if up_to && budget >= 1.0 {
-            return Ok(charge.cost(whole(budget)));
+            return Ok(charge.with_cost(whole(budget)));
         }
         // There is something, only not for this node: until its share has come in, or the next exchange tells more.
         let wait = nanos(share.wait(tracked.rate, f64::from(cost), now));
@@ -179,7 +178,7 @@ impl Mirror {
 
     /// What is there; changes nothing.
     fn look(&mut self, charge: &Charge<'_>, now: Time) -> Decision {
-        self.apply(&charge.cost(0).action(Action::Take { max_wait: None }), now)
+        self.apply(&charge.with_cost(0).with_action(Action::Take { max_wait: None }), now)
     }
 
     /// Remembers what a decision granted.
@@ -187,20 +186,20 @@ impl Mirror {
     pub(crate) fn note(&mut self, charge: &Charge<'_>, decision: &Decision, tracked: &Tracked, now: Time) {
         let granted = decision.granted();
         // A refund that is worth nothing here may be worth something to others.
-        let books = matches!(charge.get_action(), Action::Debit { .. } | Action::Refund { .. });
-        let nothing = if books { charge.get_cost() == 0 } else { granted == 0 };
+        let books = matches!(charge.action(), Action::Debit { .. } | Action::Refund { .. });
+        let nothing = if books { charge.cost() == 0 } else { granted == 0 };
         if nothing || decision.is_denied() {
             return;
         }
-        let back = matches!(charge.get_action(), Action::Refund { .. });
+        let back = matches!(charge.action(), Action::Refund { .. });
         if let Some(company) = &mut self.company {
             let amount = if back { -f64::from(granted) } else { f64::from(granted) };
             company.spend(amount, &self.owed, tracked, now);
         }
-        match charge.get_action() {
+        match charge.action() {
             // As it was asked for: how much of a refund is worth something is for the centre to say.
             action @ (Action::Debit { .. } | Action::Refund { .. }) => {
-                self.owed.book(tracked.booking, charge.get_cost(), granted, given(action, now));
+                self.owed.book(tracked.booking, charge.cost(), granted, given(action, now));
             }
             _ => self.owed.take(tracked.booking, granted, now),
         }
@@ -220,7 +219,7 @@ impl Mirror {
             WhenStale::Shrink { .. } => {
                 let Some(shrunk) = &tracked.shrunk else { return deny(charge, tracked) };
                 let before = self.kept.clone();
-                let decision = self.apply(&charge.against(shrunk), now);
+                let decision = self.apply(&charge.with_limit(shrunk), now);
                 if decision.is_denied() {
                     // A look under other numbers, which must not change what is there under the limit's own.
                     self.kept = before;
@@ -229,7 +228,7 @@ impl Mirror {
                 decision
             }
         };
-        decision.made_by(Source::Fallback)
+        decision.raw().with_source(Source::Fallback).into()
     }
 
     /// The centre has booked what was handed out, and this is what it has now. Says how far below zero that is, in tokens.
@@ -270,15 +269,15 @@ impl Mirror {
     fn replay(&mut self, charge: &Charge<'_>, now: Time, belongs: fn(Action) -> Action) {
         let owed = std::mem::take(&mut self.owed);
         for (part, action) in owed.entries().flat_map(Entry::charges) {
-            let _ = self.apply(&charge.cost(part).action(belongs(action)), now);
+            let _ = self.apply(&charge.with_cost(part).with_action(belongs(action)), now);
         }
         self.owed = owed;
     }
 
     /// The centre granted this itself, so nothing is owed for it.
     pub(crate) fn granted_by_centre(&mut self, charge: &Charge<'_>, decision: &Decision, now: Time) {
-        let action = match charge.get_action() {
-            Action::Forget => {
+        let action = match charge.action() {
+            Action::Reset => {
                 // What was granted here meanwhile is still to be told.
                 (self.kept, self.company) = (Kept::default(), None);
                 return self.replay(charge, now, |action| action);
@@ -287,15 +286,8 @@ impl Mirror {
             _ => Action::Debit { at: None },
         };
         if decision.is_allowed() && decision.granted() > 0 {
-            let _ = self.apply(&charge.cost(decision.granted()).action(action), now);
+            let _ = self.apply(&charge.with_cost(decision.granted()).with_action(action), now);
         }
-    }
-
-    /// Another view of the key knows this.
-    pub(crate) fn merge(&mut self, other: &State, tracked: &Tracked) {
-        let mut state = self.state();
-        state.merge(&tracked.limit, other);
-        self.kept = state.into();
     }
 }
 
@@ -324,12 +316,12 @@ pub(crate) struct Told {
 
 /// Whether a charge asks for something, rather than saying what is so.
 pub(crate) fn takes(charge: &Charge<'_>) -> bool {
-    matches!(charge.get_action(), Action::Take { .. } | Action::TakeUpTo)
+    matches!(charge.action(), Action::Take { .. } | Action::TakeUpTo)
 }
 
 /// Nothing passes while the centre is silent.
 pub(crate) fn deny(charge: &Charge<'_>, tracked: &Tracked) -> Decision {
-    Decision::refusing(charge, std::time::Duration::from_nanos(tracked.interval), Source::Policy)
+    RawDecision::deny(charge, std::time::Duration::from_nanos(tracked.interval), Source::Policy).into()
 }
 
 /// The same, whatever instant it belongs to.

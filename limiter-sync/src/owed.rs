@@ -1,6 +1,6 @@
 //! What was granted here and is not booked at the centre yet, at the instants that it belongs to.
 
-use tollgate_core::{Action, AlgorithmKind, Limit, MAX_COUNT, Time};
+use tollgate_core::{Action, AlgorithmKind, Limit, Time};
 
 /// Entries of one key, before they are put together.
 const MOST_ENTRIES: usize = 16;
@@ -38,7 +38,7 @@ impl Booking {
         if limit.block_time().is_some() {
             return None;
         }
-        let numbers = limit.numbers();
+        let numbers = limit.parameters();
         match limit.kind() {
             AlgorithmKind::TokenBucket | AlgorithmKind::LeakyMeter | AlgorithmKind::Gcra => {
                 Some(Self::Drip { token: numbers.period / u64::from(numbers.count.max(1)) })
@@ -104,7 +104,7 @@ impl Entry {
     pub(crate) fn charges(self) -> impl Iterator<Item = (u32, Action)> {
         let mut rest = self.amount;
         std::iter::from_fn(move || {
-            let part = u32::try_from(rest.min(MAX_COUNT.into())).unwrap_or(MAX_COUNT);
+            let part = u32::try_from(rest.min(Limit::MAX_COUNT.into())).unwrap_or(Limit::MAX_COUNT);
             rest -= u64::from(part);
             (part > 0).then_some((part, self.action))
         })

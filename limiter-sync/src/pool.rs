@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tokio::sync::Notify;
-use tollgate_core::{Action, Charge, Decision, Outcome, RawDecision, Source, State, Time};
+use tollgate_core::store::{RawDecision, State};
+use tollgate_core::{Action, Charge, Decision, Outcome, Source, Time};
 
 use crate::mirror::takes;
 use crate::owed::Booking;
@@ -61,7 +62,7 @@ impl Pool {
     /// Whether this charge can be decided by tokens in hand, or by getting some. What books or reserves is the centre's, and so is
     /// what only looks while there is nothing to see.
     pub(crate) fn decides(&self, charge: &Charge<'_>) -> bool {
-        takes(charge) && (charge.get_cost() > 0 || self.tokens > 0)
+        takes(charge) && (charge.cost() > 0 || self.tokens > 0)
     }
 
     /// Whether the centre has lent something, or is being asked to.
@@ -76,8 +77,8 @@ impl Pool {
 
     /// Decides a charge by what is there.
     pub(crate) fn draw(&mut self, charge: &Charge<'_>, now: Time) -> Drawn {
-        let cost = charge.get_cost();
-        if cost > charge.limit().capacity() && !matches!(charge.get_action(), Action::TakeUpTo) {
+        let cost = charge.cost();
+        if cost > charge.limit().capacity() && !matches!(charge.action(), Action::TakeUpTo) {
             // The pure function says so without looking at the state.
             return Drawn::Decided(State::default().apply(charge, now));
         }
@@ -87,8 +88,8 @@ impl Pool {
 
     /// Decides a charge that was counted before.
     pub(crate) fn redraw(&mut self, charge: &Charge<'_>, now: Time) -> Drawn {
-        let cost = charge.get_cost();
-        let part = if matches!(charge.get_action(), Action::TakeUpTo) { self.tokens.min(cost) } else { cost };
+        let cost = charge.cost();
+        let part = if matches!(charge.action(), Action::TakeUpTo) { self.tokens.min(cost) } else { cost };
         if self.tokens >= part.max(1) {
             self.tokens -= part;
             return Drawn::Decided(self.answer(charge, Outcome::Allowed, part, 0, now));
@@ -133,14 +134,14 @@ impl Pool {
     /// of them.
     pub(crate) fn begin<'a>(&mut self, charge: &Charge<'a>, tracked: &Tracked) -> Charge<'a> {
         self.filling = Some(Arc::default());
-        let lack = charge.get_cost().saturating_sub(self.tokens).max(1);
-        if lack > 1 && !matches!(charge.get_action(), Action::TakeUpTo) {
-            return charge.cost(lack);
+        let lack = charge.cost().saturating_sub(self.tokens).max(1);
+        if lack > 1 && !matches!(charge.action(), Action::TakeUpTo) {
+            return charge.with_cost(lack);
         }
         // Whoever came since the last exchange will come again before the next.
         let asked = u32::try_from(self.asked).unwrap_or(u32::MAX);
         let block = self.wanted().max(asked).min(tracked.most_leased.saturating_sub(self.tokens));
-        charge.cost(block.max(lack)).action(Action::TakeUpTo)
+        charge.with_cost(block.max(lack)).with_action(Action::TakeUpTo)
     }
 
     #[expect(
@@ -160,7 +161,7 @@ impl Pool {
         decided_at: Time,
         tracked: &Tracked,
     ) {
-        let (asked, whole) = (wanted.get_cost(), !matches!(wanted.get_action(), Action::TakeUpTo));
+        let (asked, whole) = (wanted.cost(), !matches!(wanted.action(), Action::TakeUpTo));
         let granted = if decision.is_allowed() { decision.granted() } else { 0 };
         self.tokens = self.tokens.saturating_add(granted);
         self.left = decision.remaining();

@@ -3,9 +3,8 @@
 use std::sync::{Arc, MutexGuard};
 
 use smallvec::SmallVec;
-use tollgate_core::{
-    Action, Charge, Clock, Decision, Outcome, RawDecision, Source, State, Store, Time, Verdict, settle, slots,
-};
+use tollgate_core::store::{RawDecision, State, Store, settle, slots};
+use tollgate_core::{Action, Charge, Clock, Decision, Outcome, Source, Time, Verdict};
 
 use crate::here::{Missing, is_centres};
 use crate::mirror::{deny, takes};
@@ -120,7 +119,7 @@ impl Settling<'_, '_, '_> {
                             Ok(part) => asked[number] = part,
                             Err(denial) => told[number] = Some(denial),
                         },
-                        (WhenStale::Shrink { .. }, Some(shrunk)) => asked[number] = charge.against(shrunk),
+                        (WhenStale::Shrink { .. }, Some(shrunk)) => asked[number] = charge.with_limit(shrunk),
                         _ => told[number] = Some(deny(&charge, tracked)),
                     }
                 }
@@ -148,8 +147,12 @@ impl Settling<'_, '_, '_> {
         }
         let decisions = told.into_iter().zip(fallback).zip(self.charges).map(|((told, fallback), charge)| {
             // A pool that lacks something has nothing to say about a request that another charge stops.
-            let told = told.unwrap_or_else(|| Decision::passing(&charge.cost(0), Source::Store));
-            if fallback && told.source() == Source::Store { told.made_by(Source::Fallback) } else { told }
+            let told = told.unwrap_or_else(|| RawDecision::allow(&charge.with_cost(0), Source::Store).into());
+            if fallback && told.source() == Source::Store {
+                told.raw().with_source(Source::Fallback).into()
+            } else {
+                told
+            }
         });
         Ok(Verdict::new(decisions, now))
     }
@@ -210,7 +213,7 @@ fn stopped(decision: &Decision, state: &mut State, charge: &Charge<'_>, now: Tim
     if decision.is_denied() {
         return *decision;
     }
-    let there = state.apply(&charge.cost(0).action(Action::Take { max_wait: None }), now).raw();
+    let there = state.apply(&charge.with_cost(0).with_action(Action::Take { max_wait: None }), now).raw();
     RawDecision { outcome: Outcome::Allowed, granted: 0, wait: decision.raw().wait, ..there }.into()
 }
 

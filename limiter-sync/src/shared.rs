@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tollgate_core::{
-    Clock, Effect, ErrorKind, Observer, Source, Store, StoreError, Time, Timekeeper, Verdict,
-};
+use tollgate_core::store::{ClockSource, Store};
+use tollgate_core::{Clock, Effect, ErrorKind, Observer, Source, StoreError, Time, Verdict};
 
 use crate::exchange::Shipment;
 use crate::insight::Counters;
@@ -46,7 +45,7 @@ impl<S: Store, C: Clock> Shared<S, C> {
         observer: Option<Arc<dyn Observer>>,
         most_keys: usize,
     ) -> Self {
-        let own_clock = store.capability().timekeeper == Timekeeper::Store;
+        let own_clock = store.capability().clock_source == ClockSource::Store;
         Self {
             store,
             clock,

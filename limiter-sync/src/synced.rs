@@ -5,10 +5,12 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use tollgate_core::store::{
+    AlgorithmSet, Capability, Export, IdempotencyRetention, Run, RunVerdict, State, Store, decide_one_by_one,
+};
 use tollgate_core::{
-    AlgorithmKind, Capability, Charge, Clock, Decision, ErrorKind, Export, Key, Kinds, Limit, Observer,
-    OperationMemory, Request, Run, RunVerdict, Snapshot, State, Store, StoreError, SystemClock, Time, Timer,
-    Verdict, decide_one_by_one,
+    AlgorithmKind, Charge, Clock, Decision, ErrorKind, Key, Limit, Observer, Request, StoreError,
+    SystemClock, Time, Timer, Verdict,
 };
 
 use crate::background::Running;
@@ -330,12 +332,12 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
     /// here cannot be lost on the way.
     fn capability(&self) -> Capability {
         let centre = self.store.capability();
-        centre.exact_for(centre.exact.and(AT_CENTRE)).remembering(OperationMemory::None)
+        centre.with_exact(centre.exact.and(AT_CENTRE)).with_idempotency(IdempotencyRetention::None)
     }
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
         request.supported()?;
-        if let ([charge], None) = (request.charges(), request.id()) {
+        if let ([charge], None) = (request.charges(), request.idempotency_key()) {
             let decision = self.decide_one(charge, &now).await?;
             return Ok(Verdict::one(decision, self.shared().to_centre(now)));
         }
@@ -371,8 +373,8 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
         decide_one_by_one(self, batch, now).await
     }
 
-    fn lane(&self, charge: &Charge<'_>) -> u64 {
-        self.store.lane(charge)
+    fn route(&self, charge: &Charge<'_>) -> u64 {
+        self.store.route(charge)
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {
@@ -390,30 +392,17 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
         self.book(&[limit.charge(key)]).await.map_err(not_asked)?;
         self.store.export(limit, key, self.shared().to_centre(now)).await
     }
-
-    async fn merge(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        snapshot: &Snapshot,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        self.store.merge(limit, key, snapshot, self.shared().to_centre(now)).await?;
-        let other = State::from_snapshot(limit, snapshot)?;
-        self.with_mirror(&limit.charge(key), |mirror, tracked| mirror.merge(&other, tracked));
-        Ok(())
-    }
 }
 
 /// The centre could not even be told what is owed to it, so it was not asked. What is owed is kept.
 fn not_asked(error: StoreError) -> StoreError {
     let why =
         format!("the centre was not asked, because it could not be told first what is owed to it: {error}");
-    StoreError::new(error.kind(), why).caused_by(error)
+    StoreError::new(error.kind(), why).with_source(error)
 }
 
 /// What is always decided at the centre.
-const AT_CENTRE: Kinds = Kinds::of(&[
+const AT_CENTRE: AlgorithmSet = AlgorithmSet::of(&[
     AlgorithmKind::SlidingLog,
     AlgorithmKind::Concurrency,
     AlgorithmKind::LeakyQueue,

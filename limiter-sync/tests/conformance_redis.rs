@@ -6,8 +6,9 @@ mod through;
 use std::process::ExitCode;
 
 use tokio::sync::OnceCell;
-use tollgate_conformance::{Subject, servers};
+use tollgate_conformance::Subject;
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit as servers;
 
 #[derive(Default)]
 struct Redis {

@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use tokio::runtime::{Handle, Runtime};
-use tollgate_conformance::servers;
-use tollgate_core::{Limit, OperationId, Store, SystemClock, Timer};
+use tollgate_core::store::Store;
+use tollgate_core::{IdempotencyKey, Limit, SystemClock, Timer};
 use tollgate_limiter_sync::Synced;
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit as servers;
 
 /// What a trial does.
 type Body = fn(&Handle);
@@ -129,7 +130,7 @@ impl Scene {
     fn new(runtime: &Handle) -> Self {
         let url = runtime.block_on(servers::redis_url());
         let centre = runtime.block_on(connect(&url));
-        Self { url, key: format!("{:032x}", OperationId::unique().get()), centre }
+        Self { url, key: format!("{:032x}", IdempotencyKey::unique().get()), centre }
     }
 
     fn process(&self) -> Process {
@@ -139,7 +140,7 @@ impl Scene {
     /// What the centre has left.
     fn left(&self, runtime: &Handle) -> u32 {
         let limit = limit();
-        let look = limit.charge(&self.key).cost(0);
+        let look = limit.charge(&self.key).with_cost(0);
         let seen = runtime.block_on(self.centre.decide_one(&look, &SystemClock::new()));
         seen.expect("the centre answers").remaining()
     }
@@ -233,7 +234,7 @@ impl Node {
 
     /// What is granted, and what is left.
     async fn take(&self, cost: u32) -> (u32, u32) {
-        let charge = self.limit.charge(&self.key).cost(cost);
+        let charge = self.limit.charge(&self.key).with_cost(cost);
         let decision = self.synced.decide_one(&charge, &SystemClock::new()).await.expect("decided here");
         (decision.granted(), decision.remaining())
     }

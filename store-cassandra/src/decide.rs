@@ -1,8 +1,8 @@
 //! Runs of requests on the rows of one entity.
 
+use tollgate_core::store::{Export, Run, RunVerdict, State, slots};
 use tollgate_core::{
-    Action, AlgorithmKind, Charge, ErrorKind, Export, Limit, OperationId, Request, Run, RunVerdict, State,
-    StoreError, Time, Verdict, slots,
+    Action, AlgorithmKind, Charge, ErrorKind, IdempotencyKey, Limit, Request, StoreError, Time, Verdict,
 };
 
 use crate::change::{Rows, change};
@@ -22,7 +22,7 @@ pub(crate) fn refuse(run: &Run<'_>) -> Result<(), StoreError> {
     let request = run.request();
     request.supported()?;
     let charges = request.charges();
-    let requests = if request.id().is_some() { run.count() as usize } else { 1 };
+    let requests = if request.idempotency_key().is_some() { run.count() as usize } else { 1 };
     if charges.len().saturating_mul(requests) > MOST_CHARGES {
         let why =
             format!("at most {MOST_CHARGES} charges go into one request, and into a run that has a name");
@@ -65,7 +65,7 @@ pub(crate) async fn decide(
 }
 
 /// Executes a run of one entity, and says what is there afterwards, by one transaction.
-pub(crate) async fn exchange(
+pub(crate) async fn apply_deltas(
     inner: &Inner,
     partition: &[u8],
     run: &Run<'_>,
@@ -88,12 +88,12 @@ pub(crate) async fn exchange(
 /// Gives back what a part of a request was granted. If it has a name, that is forgotten in the same transaction, and what is
 /// given back is what the name says was granted, at its own instant: `charges` may be of a repetition. `None` if there is
 /// nothing by that name.
-pub(crate) async fn give_back(
+pub(crate) async fn compensate(
     inner: &Inner,
     partition: &[u8],
     part: &[Charge<'_>],
     charges: &[Charge<'_>],
-    id: Option<OperationId>,
+    id: Option<IdempotencyKey>,
     now: Time,
 ) -> Result<Option<Verdict>, StoreError> {
     let Some(first) = part.first() else { return Ok(None) };
@@ -127,7 +127,7 @@ pub(crate) fn distinct<'a>(limits: impl Iterator<Item = &'a Limit>) -> Vec<&'a L
 fn decide_run(rows: &mut Rows<'_>, run: &Run<'_>, now: Time) -> Result<RunVerdict, StoreError> {
     let charges = run.request().charges();
     let Some(first) = charges.first() else { return Ok(RunVerdict::replay(run, &mut [], now)) };
-    if let Some(id) = run.request().id()
+    if let Some(id) = run.request().idempotency_key()
         && let Some(operation) = rows.of(first.limit())?.operation(id).cloned()
     {
         return repeat(rows, charges, &operation, now);
@@ -153,7 +153,7 @@ fn decide_run(rows: &mut Rows<'_>, run: &Run<'_>, now: Time) -> Result<RunVerdic
     for (limit, state) in limits.iter().zip(states) {
         rows.of(limit)?.state = state;
     }
-    if let Some(id) = run.request().id()
+    if let Some(id) = run.request().idempotency_key()
         && has_effect
     {
         let told = verdict.verdicts().iter().flat_map(Verdict::decisions);
@@ -175,7 +175,7 @@ fn repeat(
     for told in operation.told.chunks(usize::from(operation.charges).max(1)) {
         let mut decisions = Vec::with_capacity(told.len());
         for (charge, told) in charges.iter().zip(told) {
-            let look = charge.cost(0).action(Action::Take { max_wait: None });
+            let look = charge.with_cost(0).with_action(Action::Take { max_wait: None });
             let there = rows.of(charge.limit())?.state.clone().apply(&look, now);
             decisions.push(told.again(&there, now));
         }

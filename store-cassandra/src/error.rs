@@ -28,7 +28,7 @@ impl Fault {
 }
 
 fn error(kind: ErrorKind, what: &str, cause: &(impl Error + Clone + Send + Sync + 'static)) -> StoreError {
-    StoreError::new(kind, format!("cassandra {what}: {cause}")).caused_by(cause.clone())
+    StoreError::new(kind, format!("cassandra {what}: {cause}")).with_source(cause.clone())
 }
 
 /// A request that failed.
@@ -94,7 +94,7 @@ fn of_code(code: &DbError, cause: &RequestAttemptError) -> StoreError {
     let (kind, what) = match code {
         DbError::Unavailable { consistency, required, alive } => {
             let what = format!("has {alive} live replicas of the {required} that {consistency} needs");
-            return StoreError::new(ErrorKind::Unavailable, what_of(&what)).caused_by(cause.clone());
+            return StoreError::new(ErrorKind::Unavailable, what_of(&what)).with_source(cause.clone());
         }
         DbError::WriteTimeout { .. } | DbError::ReadTimeout { .. } => (
             ErrorKind::Timeout,
@@ -129,7 +129,7 @@ pub(crate) fn not_connected(cause: &NewSessionError, hosts: &str) -> StoreError 
     } else {
         (ErrorKind::Unavailable, "cannot be reached")
     };
-    StoreError::new(kind, format!("cassandra at {hosts} {what}: {cause}")).caused_by(cause.clone())
+    StoreError::new(kind, format!("cassandra at {hosts} {what}: {cause}")).with_source(cause.clone())
 }
 
 /// The driver tells why the last connection that it tried could not be made some levels down.
@@ -157,7 +157,7 @@ pub(crate) fn not_prepared(cause: &PrepareError) -> StoreError {
 
 /// The runtime went away while a connection was made.
 pub(crate) fn not_connecting(cause: tokio::task::JoinError) -> StoreError {
-    StoreError::new(ErrorKind::Unavailable, "cassandra: the task that connects has ended").caused_by(cause)
+    StoreError::new(ErrorKind::Unavailable, "cassandra: the task that connects has ended").with_source(cause)
 }
 
 /// Nothing came back in the time there was.
@@ -187,5 +187,5 @@ pub(crate) fn outrun(times: u32) -> StoreError {
 /// An answer that no statement of ours gives.
 pub(crate) fn not_understood(cause: impl Error + Send + Sync + 'static) -> StoreError {
     let message = format!("cassandra answered in a way that no statement of the store does: {cause}");
-    StoreError::new(ErrorKind::Internal, message).caused_by(cause)
+    StoreError::new(ErrorKind::Internal, message).with_source(cause)
 }

@@ -71,11 +71,11 @@ mod exchange;
 mod key;
 mod link;
 mod pace;
+mod places;
 mod queue;
 mod routing;
 mod row;
 mod schema;
-mod spread;
 mod store;
 mod url;
 

@@ -10,13 +10,13 @@
 //! | 1, then | operations, the oldest first: |
 //! | 16, 2, 1, then 13 each | id, requests, charges of each; for each charge: outcome, granted, when it starts |
 //!
-//! Numbers have their highest byte first.
+//! Parameters have their highest byte first.
 
 use std::time::Duration;
 
+use tollgate_core::store::{RawDecision, Snapshot, State};
 use tollgate_core::{
-    AlgorithmKind, Charge, Decision, ErrorKind, Limit, OperationId, Outcome, RawDecision, Snapshot, Source,
-    State, StoreError, Time,
+    AlgorithmKind, Charge, Decision, ErrorKind, IdempotencyKey, Limit, Outcome, Source, StoreError, Time,
 };
 
 /// The version of the layout that this program writes.
@@ -37,7 +37,7 @@ const LONGEST_LIFE: Duration = Duration::from_secs(10 * 365 * 86_400);
 /// A stamp that nobody has used before, of a store that has drawn a number for itself.
 pub(crate) fn new_stamp(writer: u16) -> u64 {
     // The upper half of an id is random.
-    u64::from(writer) << 48 | (OperationId::unique().get() >> 80) as u64
+    u64::from(writer) << 48 | (IdempotencyKey::unique().get() >> 80) as u64
 }
 
 fn writer(stamp: u64) -> u16 {
@@ -55,7 +55,7 @@ pub(crate) struct Row {
 /// A named call, and what it was told.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Operation {
-    pub(crate) id: OperationId,
+    pub(crate) id: IdempotencyKey,
     /// How many charges each of its requests has.
     pub(crate) charges: u8,
     /// For each request its charges.
@@ -84,13 +84,13 @@ impl Told {
 
     /// The charge that gives back what this one was granted, when it was.
     pub(crate) fn undo<'a>(&self, charge: &Charge<'a>) -> Option<Charge<'a>> {
-        let granted = self.again(&Decision::passing(charge, Source::Store), self.starts_at);
-        charge.undo(&granted, self.starts_at)
+        let granted = self.again(&RawDecision::allow(charge, Source::Store).into(), self.starts_at);
+        charge.compensation(&granted, self.starts_at)
     }
 }
 
 impl Row {
-    pub(crate) fn operation(&self, id: OperationId) -> Option<&Operation> {
+    pub(crate) fn operation(&self, id: IdempotencyKey) -> Option<&Operation> {
         self.operations.iter().find(|operation| operation.id == id)
     }
 
@@ -106,7 +106,7 @@ impl Row {
     }
 
     /// Forgets an operation, and says what it was.
-    pub(crate) fn disown(&mut self, id: OperationId) -> Option<Operation> {
+    pub(crate) fn disown(&mut self, id: IdempotencyKey) -> Option<Operation> {
         let index = self.operations.iter().position(|operation| operation.id == id)?;
         Some(self.operations.remove(index))
     }
@@ -278,7 +278,7 @@ impl Parts<'_> {
     }
 
     fn operation(&mut self) -> Option<Operation> {
-        let id = OperationId::new(u128::from_be_bytes(self.take()?));
+        let id = IdempotencyKey::new(u128::from_be_bytes(self.take()?));
         let (requests, charges) = (u16::from_be_bytes(self.take()?), self.byte()?);
         let told =
             (0..usize::from(requests) * usize::from(charges)).map(|_| self.told()).collect::<Option<_>>()?;
@@ -318,11 +318,11 @@ mod tests {
     /// With all that there can be in one.
     fn row(limit: &Limit) -> Row {
         let mut row = Row::default();
-        let charge = limit.charge("k").cost(2).lease(LeaseId::unique());
+        let charge = limit.charge("k").with_cost(2).with_lease(LeaseId::unique());
         let told = Told::of(&row.state.apply(&charge, NOW), NOW);
         row.stamp(7);
         row.stamp(8);
-        row.remember(Operation { id: OperationId::new(9), charges: 1, told: vec![told] });
+        row.remember(Operation { id: IdempotencyKey::new(9), charges: 1, told: vec![told] });
         row
     }
 
@@ -356,7 +356,7 @@ mod tests {
                     strange[index] ^= flip;
                     // Whatever it is: it can be decided with, and written.
                     if let Ok(mut row) = Row::decode(&limit, &strange) {
-                        let _ = row.state.apply(&limit.charge("k").lease(LeaseId::unique()), NOW);
+                        let _ = row.state.apply(&limit.charge("k").with_lease(LeaseId::unique()), NOW);
                         row.stamp(1);
                         assert!(!row.encode(&limit).is_empty());
                     }
@@ -370,11 +370,12 @@ mod tests {
         let mut row = Row::default();
         for number in 0..40 {
             row.stamp(number);
-            row.remember(Operation { id: OperationId::new(number.into()), charges: 0, told: Vec::new() });
+            row.remember(Operation { id: IdempotencyKey::new(number.into()), charges: 0, told: Vec::new() });
         }
         assert!(row.has_stamp(39) && row.has_stamp(24) && !row.has_stamp(23));
         assert!(
-            row.operation(OperationId::new(24)).is_some() && row.operation(OperationId::new(23)).is_none()
+            row.operation(IdempotencyKey::new(24)).is_some()
+                && row.operation(IdempotencyKey::new(23)).is_none()
         );
     }
 

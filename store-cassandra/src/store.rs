@@ -3,12 +3,11 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use futures_util::future::join_all;
-use tokio::runtime::Handle;
-use tollgate_core::{
-    Capability, Charge, ErrorKind, Export, Key, Limit, OperationMemory, OwnedRequest, Places, Request, Run,
-    RunVerdict, Snapshot, State, Store, StoreError, Time, Verdict, book_and_export,
+use tollgate_core::store::{
+    Atomicity, Capability, Export, IdempotencyRetention, Places, Run, RunVerdict, Store, apply_then_export,
+    decide_across, decide_batch_across, decide_detached_across,
 };
+use tollgate_core::{Charge, Key, Limit, Request, StoreError, Time, Verdict};
 
 use crate::cache::LastSeen;
 use crate::change::{Rows, change};
@@ -17,7 +16,7 @@ use crate::counts::{Counters, Counts};
 use crate::link::Link;
 use crate::queue::Queues;
 use crate::row::MOST_OPERATIONS;
-use crate::{Config, decide, key, spread};
+use crate::{Config, decide, key};
 
 /// A store on Cassandra. Clones share their connections.
 ///
@@ -66,98 +65,30 @@ impl CassandraStore {
     }
 }
 
-impl Inner {
-    /// Decides a request, whomever it charges.
-    async fn decide(self: &Arc<Self>, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
-        let Some(partition) = common_partition(request) else {
-            return spread::decide(self, request.into(), now).await;
-        };
-        self.ask(&partition, request, now).await
-    }
-
-    /// Decides a run over several entities, one request after the other.
-    async fn decide_spread_run(self: &Arc<Self>, run: &Run<'_>, now: Time) -> Result<RunVerdict, StoreError> {
-        let mut verdicts = Vec::new();
-        for index in 0..run.count() {
-            let request = OwnedRequest::from(run.request());
-            let id = request.id().map(|id| id.part(index));
-            let verdict = spread::decide(self, request.with_id(id), now).await;
-            // Those before it have taken effect.
-            verdicts
-                .push(verdict.map_err(|error| if index > 0 { error.with_unknown_effect() } else { error })?);
-        }
-        Ok(RunVerdict::from_verdicts(verdicts))
-    }
-}
-
-/// The partition of all charges of a request, if they share one.
-fn common_partition(request: Request<'_>) -> Option<Vec<u8>> {
-    let (first, rest) = request.charges().split_first()?;
-    rest.iter().all(|charge| charge.key() == first.key()).then(|| key::partition(first.key()))
-}
-
 impl Store for CassandraStore {
     fn capability(&self) -> Capability {
-        let memory = OperationMemory::Last(u32::try_from(MOST_OPERATIONS).unwrap_or(u32::MAX));
-        Capability::exact().atomic_within_entity().remembering(memory).may_lose_answers()
+        let memory = IdempotencyRetention::Last(u32::try_from(MOST_OPERATIONS).unwrap_or(u32::MAX));
+        Capability::exact()
+            .with_atomicity(Atomicity::WithinEntity)
+            .with_idempotency(memory)
+            .with_unknown_effects()
     }
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
-        decide::refuse(&Run::new(request, 1))?;
-        if request.charges().is_empty() {
-            return Ok(Verdict::new([], now));
-        }
-        // What is under way takes kilobytes, which every wrapper and every caller would move about.
-        Box::pin(self.inner.decide(request, now)).await
+        // A call in flight takes kilobytes, which every wrapper and every caller would move.
+        Box::pin(decide_across(&self.inner, request, now)).await
     }
 
     async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {
-        let mut answers: Vec<_> = (0..batch.len()).map(|_| None).collect();
-        // What belongs to one entity goes together, in order; entities are asked at the same time.
-        let mut entities: Vec<(Vec<u8>, Vec<usize>)> = Vec::new();
-        let mut scattered = Vec::new();
-        for (index, run) in batch.iter().enumerate() {
-            let request = run.request();
-            if let Err(error) = decide::refuse(run) {
-                answers[index] = Some(Err(error));
-            } else if request.charges().is_empty() {
-                answers[index] = Some(Ok(RunVerdict::replay(run, &mut [], now)));
-            } else if let Some(partition) = common_partition(request) {
-                match entities.iter_mut().find(|(known, _)| *known == partition) {
-                    Some((_, indexes)) => indexes.push(index),
-                    None => entities.push((partition, vec![index])),
-                }
-            } else {
-                scattered.push(index);
-            }
-        }
-        let together = join_all(entities.iter().map(|(partition, indexes)| async move {
-            let runs: Vec<_> = indexes.iter().map(|index| batch[*index]).collect();
-            let decided = decide::decide(&self.inner, partition, &runs, now).await;
-            indexes.iter().zip(decided).collect::<Vec<_>>()
-        }));
-        for (index, answer) in Box::pin(together).await.into_iter().flatten() {
-            answers[*index] = Some(answer);
-        }
-        for index in scattered {
-            answers[index] = Some(self.inner.decide_spread_run(&batch[index], now).await);
-        }
-        let missing = || Err(StoreError::new(ErrorKind::Internal, "a run without an answer"));
-        answers.into_iter().map(|answer| answer.unwrap_or_else(missing)).collect()
+        Box::pin(decide_batch_across(&self.inner, batch, now)).await
     }
 
-    fn lane(&self, charge: &Charge<'_>) -> u64 {
+    fn route(&self, charge: &Charge<'_>) -> u64 {
         self.inner.lanes.hash_one(charge.key())
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {
-        let Ok(runtime) = Handle::try_current() else { return };
-        let (store, request) = (self.clone(), OwnedRequest::from(request));
-        runtime.spawn(async move {
-            // Nobody waits for the answer, and what fails errs on the side of the limit.
-            let charges = request.charges();
-            let _ = store.decide(request.request(&charges), now).await;
-        });
+        decide_detached_across(&self.inner, request, now);
     }
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
@@ -170,34 +101,13 @@ impl Store for CassandraStore {
         Ok(Export { state, at: now })
     }
 
-    async fn merge(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        snapshot: &Snapshot,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        decide::fits_a_row(limit)?;
-        let theirs = State::from_snapshot(limit, snapshot)?;
-        let partition = key::partition(key);
-        let merge = |rows: &mut Rows<'_>| {
-            let row = rows.of(limit)?;
-            let mut merged = if row.state.is_fresh(now) { State::default() } else { row.state.clone() };
-            merged.merge(limit, &theirs);
-            decide::has_room(limit, &merged)?;
-            row.state = merged;
-            Ok(())
-        };
-        Box::pin(change(&self.inner, &partition, &[limit], now, merge)).await?
-    }
-
     /// What is booked for one entity is one transaction, which knows what it makes of the rows.
-    async fn exchange(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
+    async fn apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
         let run = Run::new(request, 1);
         decide::refuse(&run)?;
-        match common_partition(request) {
-            Some(partition) => Box::pin(decide::exchange(&self.inner, &partition, &run, now)).await,
-            None => Box::pin(book_and_export(self, request, now)).await,
+        match self.inner.common_place(request.charges()) {
+            Some(partition) => Box::pin(decide::apply_deltas(&self.inner, &partition, &run, now)).await,
+            None => Box::pin(apply_then_export(self, request, now)).await,
         }
     }
 }

@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use tollgate_conformance::{Subject, run, servers};
+use tollgate_conformance::{Subject, run};
 use tollgate_resilience::Coalesced;
 use tollgate_store_cassandra::{CassandraStore, Config, Replication};
+use tollgate_testkit as servers;
 
 #[derive(Default)]
 struct Cassandra {

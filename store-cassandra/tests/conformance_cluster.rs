@@ -4,9 +4,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use tollgate_conformance::servers::{CassandraCluster, QUICK};
 use tollgate_conformance::{Subject, run};
 use tollgate_store_cassandra::{CassandraStore, Config, Replication};
+use tollgate_testkit::{CassandraCluster, QUICK};
 
 #[derive(Default)]
 struct Cluster {

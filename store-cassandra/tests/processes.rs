@@ -11,12 +11,11 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Trial};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::OnceCell;
-use tollgate_conformance::servers;
-use tollgate_core::{
-    Action, Decision, Limit, LimitBuilder, OperationId, Request, State, Store, StoreError, Time,
-};
+use tollgate_core::store::{State, Store};
+use tollgate_core::{Action, Decision, IdempotencyKey, Limit, LimitBuilder, Request, StoreError, Time};
 use tollgate_resilience::Coalesced;
 use tollgate_store_cassandra::{CassandraStore, Config, Replication};
+use tollgate_testkit as servers;
 
 const NOW: Time = Time::from_secs(1_790_000_000);
 /// The argument that makes a process of this test one that spends.
@@ -96,7 +95,7 @@ async fn keyspace() -> &'static str {
 
 fn together(runtime: &Handle, processes: u32, cache: Cache, sample: &str) {
     let url = runtime.block_on(keyspace());
-    let (limit, key) = (limit(sample), format!("{:032x}", OperationId::unique().get()));
+    let (limit, key) = (limit(sample), format!("{:032x}", IdempotencyKey::unique().get()));
     let expected = granted_by_the_pure_function(&limit);
     // So that a process that has not seen the row is wrong about it.
     let store = runtime.block_on(connect(url));
@@ -112,7 +111,7 @@ fn together(runtime: &Handle, processes: u32, cache: Cache, sample: &str) {
     }
     let granted: u32 = first + started.into_iter().map(Process::granted).sum::<u32>();
     assert_eq!(granted, expected, "all processes together");
-    let charges = [limit.charge(&key).cost(0)];
+    let charges = [limit.charge(&key).with_cost(0)];
     let left = runtime.block_on(store.decide(Request::new(&charges), NOW)).expect("a look");
     assert!(left.is_denied(), "nothing is left: {left:?}");
 }
@@ -150,7 +149,7 @@ async fn spend(url: &str, key: &str, limit: &Limit, warm: bool) {
                 // What can be given back in full is, once, and is somebody's again.
                 if !returned && limit.kind().is_flow() && granted > 1 {
                     returned = true;
-                    let back = limit.charge(&key).action(Action::Refund { at: None });
+                    let back = limit.charge(&key).with_action(Action::Refund { at: None });
                     let back = store.decide_one(&back, &NOW).await.expect("an answer");
                     granted -= back.granted();
                 }

@@ -1,6 +1,7 @@
 //! One limit without keys: no hashing, no table, a single word.
 
-use tollgate_core::{Charge, Clock, Decision, Flow, Limit, State, StoreError, SystemClock, Time};
+use tollgate_core::store::{Flow, State};
+use tollgate_core::{Charge, Clock, Decision, Limit, StoreError, SystemClock, Time};
 
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -65,7 +66,7 @@ impl<C: Clock> DirectLimiter<C> {
     /// May `cost` pass?
     #[inline]
     pub fn check_cost(&self, cost: u32) -> Decision {
-        self.decide(&self.limit.charge(NOBODY).cost(cost))
+        self.decide(&self.limit.charge(NOBODY).with_cost(cost))
     }
 
     /// Any other charge: `with` gets one of cost 1 to change.
@@ -82,11 +83,11 @@ impl<C: Clock> DirectLimiter<C> {
                 let now = self.clock.now();
                 let mut seen = word.load(Ordering::Relaxed);
                 loop {
-                    let take = flow.take(at(seen), now, charge.get_cost());
-                    let Some(next) = take.next() else { return take.answer(flow, charge.get_cost()) };
+                    let take = flow.take(at(seen), now, charge.cost());
+                    let Some(next) = take.next() else { return take.answer(flow, charge.cost()) };
                     let next = next.nanos() << 1;
                     match word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
-                        Ok(_) => return take.answer(flow, charge.get_cost()),
+                        Ok(_) => return take.answer(flow, charge.cost()),
                         Err(changed) => seen = changed,
                     }
                 }

@@ -4,7 +4,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
-use tollgate_core::{Charge, Flow};
+use tollgate_core::Charge;
+use tollgate_core::store::Flow;
 
 /// 128 bits of a limit and a key, hashed with a secret. Keys themselves are not stored.
 ///

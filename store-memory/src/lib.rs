@@ -1,6 +1,6 @@
 //! Tollgate's store in this process's memory: the reference store, and the fast one.
 //!
-//! What it promises beyond the contract of [`Store`](tollgate_core::Store):
+//! What it promises beyond the contract of [`Store`](tollgate_core::store::Store):
 //!
 //! - **Exact for any number of threads**, while the keys in use fit. A request with several charges is one atomic
 //!   step, like a request with one.

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use std::time::Duration;
 
-use tollgate_core::{OperationId, Time, Verdict};
+use tollgate_core::{IdempotencyKey, Time, Verdict};
 
 /// How many answers one part remembers at most; beyond that, named calls are refused.
 const MOST: usize = 16_384;
@@ -14,12 +14,12 @@ pub(crate) const MEMORY: Duration = Duration::from_secs(60);
 /// The answers of a while.
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
-    answers: HashMap<OperationId, Verdict>,
-    order: VecDeque<(Time, OperationId)>,
+    answers: HashMap<IdempotencyKey, Verdict>,
+    order: VecDeque<(Time, IdempotencyKey)>,
 }
 
 impl Operations {
-    pub(crate) fn answer(&self, id: OperationId) -> Option<Verdict> {
+    pub(crate) fn answer(&self, id: IdempotencyKey) -> Option<Verdict> {
         self.answers.get(&id).cloned()
     }
 
@@ -34,7 +34,7 @@ impl Operations {
         self.order.len() < MOST
     }
 
-    pub(crate) fn remember(&mut self, id: OperationId, verdict: Verdict, now: Time) {
+    pub(crate) fn remember(&mut self, id: IdempotencyKey, verdict: Verdict, now: Time) {
         self.order.push_back((now + MEMORY, id));
         self.answers.insert(id, verdict);
     }

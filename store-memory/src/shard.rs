@@ -3,7 +3,8 @@
 use std::hash::{BuildHasherDefault, Hasher};
 
 use indexmap::IndexMap;
-use tollgate_core::{State, Time};
+use tollgate_core::Time;
+use tollgate_core::store::State;
 
 /// How many entries an insertion looks at for ones that are past. With two, the hand comes round before more have
 /// come than were in use, so at most half of the entries are past.

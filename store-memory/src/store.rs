@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU64 as Counter, Ordering};
 
 use smallvec::SmallVec;
-use tollgate_core::{
-    Capability, Charge, Clock, Decision, ErrorKind, Export, Flow, FullAt, ImmediateStore, Key, Limit,
-    OperationMemory, Request, Run, RunVerdict, Snapshot, State, Store, StoreError, Time, Verdict,
+use tollgate_core::store::{
+    Capability, Export, Flow, IdempotencyRetention, ImmediateStore, Run, RunVerdict, State, Store, Tat,
     decide_one_by_one, settle, slots,
 };
+use tollgate_core::{Charge, Clock, Decision, ErrorKind, Key, Limit, Request, StoreError, Time, Verdict};
 
 use crate::config::Config;
 use crate::fingerprint::{Fingerprint, Fingerprints};
@@ -106,7 +106,7 @@ impl MemoryStore {
     fn charge_flow(&self, flow: &Flow, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
         let print = self.prints.of(charge);
         if flow.is_plain(charge) {
-            let cost = charge.get_cost();
+            let cost = charge.cost();
             let taken = self.table.try_advance(print, clock, |at, now| {
                 let take = flow.take(at, now, cost);
                 (take, take.next())
@@ -166,7 +166,7 @@ impl MemoryStore {
     }
 
     /// Stores the state of a key that has no slot: in the table, or else in its shard.
-    fn store_flow(&self, shard: &mut Shard, print: Fingerprint, state: FullAt, spilled: bool, now: Time) {
+    fn store_flow(&self, shard: &mut Shard, print: Fingerprint, state: Tat, spilled: bool, now: Time) {
         if !spilled && (state.at == Time::EPOCH || self.table.insert(print, state, now)) {
             shard.remove(print.whole());
             return;
@@ -308,7 +308,7 @@ impl ImmediateStore for MemoryStore {
     #[inline]
     fn decide_now(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
         request.supported()?;
-        let Some(id) = request.id() else { return Ok(self.decide_once(request, now)) };
+        let Some(id) = request.idempotency_key() else { return Ok(self.decide_once(request, now)) };
         let mut operations = lock(&self.operations[(id.get() % OPERATION_PARTS as u128) as usize]);
         if let Some(answer) = operations.answer(id) {
             return Ok(answer);
@@ -327,7 +327,7 @@ impl ImmediateStore for MemoryStore {
 impl Store for MemoryStore {
     #[inline]
     fn capability(&self) -> Capability {
-        Capability::exact().remembering(OperationMemory::For(MEMORY))
+        Capability::exact().with_idempotency(IdempotencyRetention::For(MEMORY))
     }
 
     #[inline]
@@ -359,21 +359,5 @@ impl Store for MemoryStore {
         };
         let state = state.filter(|state| !state.is_fresh(now)).map(|state| state.snapshot(limit));
         Ok(Export { state, at: now })
-    }
-
-    async fn merge(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        snapshot: &Snapshot,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        let other = State::from_snapshot(limit, snapshot)?;
-        let charge = [limit.charge(key)];
-        let mut held = self.hold(&charge, &[0], 1);
-        let mut state = held.states[0].before.clone();
-        state.merge(limit, &other);
-        self.write(&mut held, 0, state, now);
-        Ok(())
     }
 }

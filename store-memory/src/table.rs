@@ -23,7 +23,8 @@
 //!   the mark. It waits for a mark only on its own keys' slots, where nobody but a short takeover can hold
 //!   it, so it cannot be part of a cycle.
 
-use tollgate_core::{Clock, FullAt, Time};
+use tollgate_core::store::Tat;
+use tollgate_core::{Clock, Time};
 
 use crate::fingerprint::{Fingerprint, NUMBERS};
 use crate::sync::{AtomicU64, Ordering, give_way};
@@ -61,13 +62,13 @@ const LOCKED: u64 = 1;
 const OVERDRAWN: u64 = 2;
 
 #[inline]
-fn pack(state: FullAt) -> u64 {
+fn pack(state: Tat) -> u64 {
     state.at.nanos() << 2 | if state.overdrawn { OVERDRAWN } else { 0 }
 }
 
 #[inline]
-fn unpack(tag: u64, word: u64) -> FullAt {
-    FullAt { at: at(word), overdrawn: word & OVERDRAWN != 0, numbers: (tag & NUMBERS) as u16 }
+fn unpack(tag: u64, word: u64) -> Tat {
+    Tat { at: at(word), overdrawn: word & OVERDRAWN != 0, digest: (tag & NUMBERS) as u16 }
 }
 
 #[inline]
@@ -210,7 +211,7 @@ impl Table {
     pub(crate) fn update<R>(
         &self,
         print: Fingerprint,
-        mut step: impl FnMut(FullAt) -> (R, Option<FullAt>),
+        mut step: impl FnMut(Tat) -> (R, Option<Tat>),
     ) -> Updated<R> {
         let Some(slot) = self.find(print) else { return Updated::Absent };
         for _ in 0..SPINS {
@@ -235,7 +236,7 @@ impl Table {
 
     /// The word for a state that follows `word`: one that moves back stays ahead of the horizon.
     #[inline]
-    fn successor(&self, word: u64, next: FullAt) -> u64 {
+    fn successor(&self, word: u64, next: Tat) -> u64 {
         let next = pack(next);
         if next >= word { next } else { self.receding(next) }
     }
@@ -250,13 +251,13 @@ impl Table {
     ///
     /// A state that is past itself, which only a debit of the past makes, takes an empty slot at most: it need not be
     /// remembered, and a slot's next owner must write larger words than the last one left.
-    pub(crate) fn insert(&self, print: Fingerprint, state: FullAt, now: Time) -> bool {
+    pub(crate) fn insert(&self, print: Fingerprint, state: Tat, now: Time) -> bool {
         self.claim(print, state, now, |tag, word| tag == 0 && word == 0)
             || state.at <= now
             || self.claim(print, state, now, |tag, word| tag != 0 && at(word) < now)
     }
 
-    fn claim(&self, print: Fingerprint, state: FullAt, now: Time, free: impl Fn(u64, u64) -> bool) -> bool {
+    fn claim(&self, print: Fingerprint, state: Tat, now: Time, free: impl Fn(u64, u64) -> bool) -> bool {
         for line in self.reach(print) {
             for index in 0..SLOTS {
                 let (tag, word) = (&line.tags[index], &line.words[index]);
@@ -309,7 +310,7 @@ impl Table {
     }
 
     /// The key's state, if it has a slot.
-    pub(crate) fn read(&self, print: Fingerprint) -> Option<FullAt> {
+    pub(crate) fn read(&self, print: Fingerprint) -> Option<Tat> {
         loop {
             let (slot, tag) = self.find_under_any_numbers(print)?;
             let word = slot.word.load(Ordering::Acquire);
@@ -338,15 +339,15 @@ pub(crate) struct Locked<'t> {
 }
 
 impl Locked<'_> {
-    pub(crate) fn state(&self) -> FullAt {
+    pub(crate) fn state(&self) -> Tat {
         unpack(self.before.0, self.before.1)
     }
 
-    pub(crate) fn set(&mut self, state: FullAt) {
+    pub(crate) fn set(&mut self, state: Tat) {
         if state != self.state() {
             let (tag, word) = self.before;
             // A state that says nothing was written under no numbers; the slot keeps those it has.
-            let numbers = if state.numbers == 0 { tag & NUMBERS } else { state.numbers.into() };
+            let numbers = if state.digest == 0 { tag & NUMBERS } else { state.digest.into() };
             self.after = (tag & !NUMBERS | numbers, self.table.successor(word, state));
         }
     }

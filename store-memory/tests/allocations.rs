@@ -3,7 +3,8 @@
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use tollgate_core::{Charge, ImmediateStore, Limit, Limiter, ManualClock, Request, Store, Time};
+use tollgate_core::store::{ImmediateStore, Store};
+use tollgate_core::{Charge, Limit, Limiter, ManualClock, Request, Time};
 use tollgate_store_memory::MemoryStore;
 
 const NOW: Time = Time::from_secs(1_790_000_000);

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{ImmediateStore, Limit, Request, Time};
+use tollgate_core::store::ImmediateStore;
+use tollgate_core::{Limit, Request, Time};
 use tollgate_store_memory::MemoryStore;
 
 const NOW: Time = Time::from_secs(1_790_000_000);
@@ -119,7 +120,8 @@ fn several_charges_reach_spilled_keys() {
         let verdict = store.decide_now(Request::new(&charges), NOW).expect("supported");
         assert_eq!(verdict.is_allowed(), key == 0, "the log has room for one");
     }
-    let left = |key: usize| store.charge_now(&bucket.charge(&format!("key {key}")).cost(0), &NOW).remaining();
+    let left =
+        |key: usize| store.charge_now(&bucket.charge(&format!("key {key}")).with_cost(0), &NOW).remaining();
     assert_eq!(left(0), 0);
     assert!((1..150).all(|key| left(key) == 1), "nothing of a denied request sticks");
     assert_eq!(store.stats(NOW).spilled, spilled, "nobody spilled twice");

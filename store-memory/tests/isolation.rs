@@ -1,6 +1,7 @@
 //! Whoever knows the limits' names and chooses keys still cannot reach another's state.
 
-use tollgate_core::{ImmediateStore, Limit, OperationId, Request, Time};
+use tollgate_core::store::ImmediateStore;
+use tollgate_core::{IdempotencyKey, Limit, Request, Time};
 use tollgate_store_memory::MemoryStore;
 
 const NOW: Time = Time::from_secs(1_790_000_000);
@@ -35,18 +36,18 @@ fn a_key_that_undoes_the_limits_id_reaches_nobody() {
 fn named_calls_are_remembered_or_refused() {
     let (store, limit) = (MemoryStore::new(), Limit::per_hour(1_000_000).build("api").expect("valid"));
     let charges = [limit.charge("key")];
-    let first = OperationId::new(0);
-    let call = |id, now| store.decide_now(Request::new(&charges).with_id(id), now);
+    let first = IdempotencyKey::new(0);
+    let call = |id, now| store.decide_now(Request::new(&charges).with_idempotency_key(id), now);
     assert!(call(first, NOW).is_ok());
-    let refused = (1..400_000).find_map(|id| call(OperationId::new(id), NOW).err()).expect("a bound");
+    let refused = (1..400_000).find_map(|id| call(IdempotencyKey::new(id), NOW).err()).expect("a bound");
     assert!(refused.is_retryable() && refused.to_string().contains("named calls"), "{refused}");
-    let left = store.charge_now(&limit.charge("key").cost(0), &NOW).remaining();
+    let left = store.charge_now(&limit.charge("key").with_cost(0), &NOW).remaining();
     assert!(call(first, NOW).is_ok(), "still answered");
     assert_eq!(
-        store.charge_now(&limit.charge("key").cost(0), &NOW).remaining(),
+        store.charge_now(&limit.charge("key").with_cost(0), &NOW).remaining(),
         left,
         "and not executed again"
     );
     let later = NOW + std::time::Duration::from_secs(61);
-    assert!(call(OperationId::new(1 << 40), later).is_ok(), "there is room again");
+    assert!(call(IdempotencyKey::new(1 << 40), later).is_ok(), "there is room again");
 }

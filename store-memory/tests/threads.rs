@@ -4,7 +4,8 @@ use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use tollgate_core::{Clock, ImmediateStore, Limit, Request, SystemClock, Time};
+use tollgate_core::store::ImmediateStore;
+use tollgate_core::{Clock, Limit, Request, SystemClock, Time};
 use tollgate_store_memory::{DirectLimiter, MemoryStore};
 
 const THREADS: usize = 4;
@@ -91,23 +92,23 @@ fn requests_charges_and_refunds_balance() {
             let (first, second) = if (round + thread) % 2 == 0 { ("a", "b") } else { ("b", "a") };
             match round % 3 {
                 0 => {
-                    let charges = [limit.charge(first), limit.charge(second).cost(2)];
+                    let charges = [limit.charge(first), limit.charge(second).with_cost(2)];
                     let verdict = store.decide_now(Request::new(&charges), NOW).expect("supported");
                     pairs.fetch_add(3 * u64::from(verdict.is_allowed()), Ordering::Relaxed);
                 }
                 1 => {
-                    let granted = store.charge_now(&limit.charge(first).cost(3), &NOW).granted();
+                    let granted = store.charge_now(&limit.charge(first).with_cost(3), &NOW).granted();
                     singles.fetch_add(granted.into(), Ordering::Relaxed);
                 }
                 _ => {
                     let refund = tollgate_core::Action::Refund { at: None };
-                    let given = store.charge_now(&limit.charge(second).action(refund), &NOW).granted();
+                    let given = store.charge_now(&limit.charge(second).with_action(refund), &NOW).granted();
                     singles.fetch_sub(given.into(), Ordering::Relaxed);
                 }
             }
         }
     });
-    let left = |key| u64::from(store.charge_now(&limit.charge(key).cost(0), &NOW).remaining());
+    let left = |key| u64::from(store.charge_now(&limit.charge(key).with_cost(0), &NOW).remaining());
     let used = 2_000_000 - left("a") - left("b");
     assert_eq!(used, pairs.into_inner().wrapping_add(singles.into_inner()), "nothing lost, nothing made");
 }

@@ -1,10 +1,8 @@
 //! Calls of any kind: how requests are told to `decide.lua`, and what its answer means.
 
 use indexmap::IndexSet;
-use tollgate_core::{
-    Action, AlgorithmKind, Charge, Decision, Limit, Outcome, RawDecision, Run, RunVerdict, Source,
-    StoreError, Time, Verdict,
-};
+use tollgate_core::store::{RawDecision, Run, RunVerdict};
+use tollgate_core::{AlgorithmKind, Charge, Decision, Limit, Outcome, Source, StoreError, Time, Verdict};
 
 use crate::call::Call;
 use crate::error;
@@ -47,9 +45,9 @@ fn write(runs: &[Run<'_>], names: &Names, settings: &Settings, now: Time, exchan
         write_limit(&mut input, limit);
     }
     input.extend_from_slice(&call.input);
-    let repeatable = runs
-        .iter()
-        .all(|run| run.request().id().is_some() || run.request().charges().iter().all(Charge::only_looks));
+    let repeatable = runs.iter().all(|run| {
+        run.request().idempotency_key().is_some() || run.request().charges().iter().all(Charge::is_peek)
+    });
     Call {
         script: script::decide(needs),
         keys: call.keys.into_iter().collect(),
@@ -68,7 +66,7 @@ struct Writer<'a> {
 impl<'a> Writer<'a> {
     fn run(&mut self, run: &Run<'a>) {
         let request = run.request();
-        let operation = match (request.id(), request.charges()) {
+        let operation = match (request.idempotency_key(), request.charges()) {
             (Some(id), [first, ..]) => self.key(self.names.operation(first.key(), id)),
             _ => 0,
         };
@@ -83,24 +81,14 @@ impl<'a> Writer<'a> {
     fn charge(&mut self, charge: &Charge<'a>) {
         let limit = self.limit(charge.limit());
         let key = self.key(self.names.state(charge));
-        let (action, instant) = match charge.get_action() {
-            Action::Take { max_wait } => (1, max_wait.map(|wait| Time::EPOCH + wait)),
-            Action::TakeUpTo => (2, None),
-            Action::Debit { at } => (3, at),
-            Action::Refund { at } => (4, at),
-            Action::Forget => (5, None),
-            Action::Renew => (6, None),
-            Action::Release => (7, None),
-            // The store refuses what it does not know before it comes here.
-            _ => (1, None),
-        };
+        let (action, nanos) = (charge.action().code(), charge.action().nanos());
         short(&mut self.input, limit);
         short(&mut self.input, key);
         self.input.push(action);
-        self.input.extend_from_slice(&charge.get_cost().to_be_bytes());
-        self.input.push(u8::from(instant.is_some()));
-        word(&mut self.input, instant.unwrap_or(Time::EPOCH).nanos());
-        self.input.extend_from_slice(&charge.get_lease().get().to_be_bytes());
+        self.input.extend_from_slice(&charge.cost().to_be_bytes());
+        self.input.push(u8::from(nanos.is_some()));
+        word(&mut self.input, nanos.unwrap_or(0));
+        self.input.extend_from_slice(&charge.lease().get().to_be_bytes());
     }
 
     /// The number of a key, counted from one as Lua does.
@@ -118,7 +106,7 @@ impl<'a> Writer<'a> {
 }
 
 fn write_limit(input: &mut Vec<u8>, limit: &Limit) {
-    let numbers = limit.numbers();
+    let numbers = limit.parameters();
     let count = u64::from(numbers.count.max(1));
     let (token, excess) = (numbers.period / count, numbers.period % count);
     let (flag, words) = match numbers.kind {
@@ -193,7 +181,7 @@ fn decision(reply: &mut Reply<'_>, limit: &Limit) -> Option<Decision> {
     let left = i64::try_from(reply.word()?).unwrap_or(i64::MAX);
     let (wait, reset) = (reply.word()?, reply.word()?);
     let unit = if limit.kind().is_flow() {
-        let numbers = limit.numbers();
+        let numbers = limit.parameters();
         numbers.period / u64::from(numbers.count)
     } else {
         1

@@ -154,7 +154,7 @@ fn other(code: &str, detail: Option<&str>, said: &dyn Fn(ErrorKind, &str) -> Sto
 /// A connection that broke while calls were on their way.
 fn broken(error: RedisError, server: &str) -> StoreError {
     let message = format!("redis at {server} lost the connection: {error}");
-    StoreError::new(ErrorKind::Unavailable, message).caused_by(error)
+    StoreError::new(ErrorKind::Unavailable, message).with_source(error)
 }
 
 /// A connection that could not be made. `other_wire` says what to use if it was the wrong one of the two.
@@ -186,7 +186,7 @@ pub(crate) fn not_connected(error: RedisError, server: &str, other_wire: &str) -
             format!("ended the connection before it was made; check its maxclients, and if {other_wire}"),
         ),
     };
-    StoreError::new(kind, format!("redis at {server} {what}: {reason}")).caused_by(error)
+    StoreError::new(kind, format!("redis at {server} {what}: {reason}")).with_source(error)
 }
 
 fn refused_connection(error: &RedisError) -> &'static str {

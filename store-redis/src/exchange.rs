@@ -2,7 +2,8 @@
 //! anything else by the one that decides.
 
 use redis::Value;
-use tollgate_core::{Action, AlgorithmKind, Charge, Export, Request, Run, Snapshot, StoreError, Time, slots};
+use tollgate_core::store::{Export, Run, Snapshot, slots};
+use tollgate_core::{Action, AlgorithmKind, Charge, Request, StoreError, Time};
 
 use crate::call::Call;
 use crate::decide;
@@ -49,7 +50,7 @@ pub(crate) async fn at(
 /// The short call; `None` if the request is not one for it.
 fn plain_call(request: Request<'_>, names: &Names, settings: &Settings, now: Time) -> Option<Call> {
     let charges = request.charges();
-    let (first, id) = (charges.first()?, request.id()?);
+    let (first, id) = (charges.first()?, request.idempotency_key()?);
     if !ends_in_time(settings, now) {
         return None;
     }
@@ -66,9 +67,9 @@ fn plain_call(request: Request<'_>, names: &Names, settings: &Settings, now: Tim
         input.extend_from_slice(&double(bucket.token));
         bucket.write(&mut input);
         for charge in alike {
-            let Action::Debit { at } = charge.get_action() else { return None };
-            bucket.token.checked_mul(charge.get_cost().into()).filter(|units| *units < EXACT)?;
-            input.extend_from_slice(&charge.get_cost().to_le_bytes());
+            let Action::Debit { at } = charge.action() else { return None };
+            bucket.token.checked_mul(charge.cost().into()).filter(|units| *units < EXACT)?;
+            input.extend_from_slice(&charge.cost().to_le_bytes());
             // No later than now, whenever that is for the server.
             input.extend_from_slice(&instant(at.unwrap_or(Time::MAX)));
         }
@@ -86,7 +87,7 @@ fn plain_states(charges: &[Charge<'_>], is_charged_twice: bool, reply: &[u8]) ->
         let state = if *value == [0; flow_value::SIZE] { None } else { Some(flow_value::read(value)?) };
         let words = state
             .filter(|state| state.at > at)
-            .map(|state| vec![state.at.nanos(), state.overdrawn.into(), state.numbers.into(), 0]);
+            .map(|state| vec![state.at.nanos(), state.overdrawn.into(), state.digest.into(), 0]);
         Some(Export { state: words.map(|words| snapshot(charge, words)), at })
     };
     let mut exports: Vec<_> = charges.iter().map(told).collect::<Option<_>>()?;

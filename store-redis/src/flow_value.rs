@@ -1,6 +1,7 @@
 //! How the state of a bucket is stored: three numbers that Lua reads and writes fast. `scripts/flow.lua` says the same.
 
-use tollgate_core::{FullAt, Time};
+use tollgate_core::Time;
+use tollgate_core::store::Tat;
 
 /// Bytes of a stored state.
 pub(crate) const SIZE: usize = 24;
@@ -25,7 +26,7 @@ pub(crate) fn whole(bytes: [u8; 8]) -> Option<u64> {
 }
 
 /// The state in a stored value; `None` if another version or program wrote it.
-pub(crate) fn read(value: &[u8; SIZE]) -> Option<FullAt> {
+pub(crate) fn read(value: &[u8; SIZE]) -> Option<Tat> {
     let number = |index: usize| value.as_chunks::<8>().0.get(index).copied().and_then(whole);
     let (micros, mark) = (number(0)?, number(1)?);
     let nanos = mark >> 1 & 0x3ff;
@@ -33,14 +34,15 @@ pub(crate) fn read(value: &[u8; SIZE]) -> Option<FullAt> {
         return None;
     }
     let at = Time::from_nanos(micros.checked_mul(1_000)?.checked_add(nanos)?);
-    let numbers = u16::try_from(mark >> 11 & 0xffff).ok()?;
-    Some(FullAt { at, overdrawn: mark & 1 == 1, numbers })
+    let digest = u16::try_from(mark >> 11 & 0xffff).ok()?;
+    Some(Tat { at, overdrawn: mark & 1 == 1, digest })
 }
 
 /// The value of a state. That its key's expiry is not known makes the next check set it.
-pub(crate) fn write(state: FullAt) -> [u8; SIZE] {
+#[cfg(test)]
+pub(crate) fn write(state: Tat) -> [u8; SIZE] {
     let (micros, nanos) = (state.at.nanos() / 1_000, state.at.nanos() % 1_000);
-    let mark = numbers_mark(state.numbers) | nanos << 1 | u64::from(state.overdrawn);
+    let mark = numbers_mark(state.digest) | nanos << 1 | u64::from(state.overdrawn);
     let mut value = [0; SIZE];
     value[..8].copy_from_slice(&double(micros));
     value[8..16].copy_from_slice(&double(mark));
@@ -54,8 +56,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         for at in [0, 1, 999, 1_000, 1_790_000_000_123_456_789, Time::MAX.nanos()] {
-            for (overdrawn, numbers) in [(false, 1), (true, 0xffff)] {
-                let state = FullAt { at: Time::from_nanos(at), overdrawn, numbers };
+            for (overdrawn, digest) in [(false, 1), (true, 0xffff)] {
+                let state = Tat { at: Time::from_nanos(at), overdrawn, digest };
                 assert_eq!(read(&write(state)), Some(state));
             }
         }
@@ -63,7 +65,7 @@ mod tests {
 
     #[test]
     fn what_others_wrote_is_not_taken_for_a_state() {
-        let state = FullAt { at: Time::from_nanos(5), overdrawn: false, numbers: 7 };
+        let state = Tat { at: Time::from_nanos(5), overdrawn: false, digest: 7 };
         let mut other = write(state);
         other[8..16].copy_from_slice(&double(2 << 27));
         assert_eq!(read(&other), None, "another version");

@@ -3,7 +3,7 @@
 //! The hash tag `{entity}` keeps all limits of one entity in one slot of a cluster. Braces in what users send are
 //! encoded, so nobody can break the tag; everything else stays readable.
 
-use tollgate_core::{Charge, Key, Limit, OperationId};
+use tollgate_core::{Charge, IdempotencyKey, Key, Limit};
 
 /// Where the keys of a store begin.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Names {
     }
 
     /// What is remembered of an operation. It lives beside the states of the entity that it first charges.
-    pub(crate) fn operation(&self, key: Key<'_>, id: OperationId) -> Vec<u8> {
+    pub(crate) fn operation(&self, key: Key<'_>, id: IdempotencyKey) -> Vec<u8> {
         let mut name = self.entity(key, 40);
         name.extend_from_slice(format!("op~{:032x}", id.get()).as_bytes());
         name
@@ -137,7 +137,7 @@ mod tests {
                 .expect("valid"),
         );
         let key = Key::new("shop", "{a}b");
-        let all = [names.of(&api, key), names.of(&login, key), names.operation(key, OperationId::new(7))];
+        let all = [names.of(&api, key), names.of(&login, key), names.operation(key, IdempotencyKey::new(7))];
         assert!(all[1].ends_with(b":login~6b"));
         assert!(all.iter().all(|name| slot(name) == slot(&all[0])));
     }

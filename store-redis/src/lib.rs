@@ -23,7 +23,7 @@
 //! - **Atomic**: on one server, and behind Sentinel, any request is a single step. In a cluster and over shards that is
 //!   so for all limits of one entity; a request over several entities is kept all or nothing by giving back.
 //! - **Nothing is executed twice.** A call that may have been executed is sent again only under its
-//!   [operation id](tollgate_core::OperationId); otherwise its error says that it may have taken effect.
+//!   [operation id](tollgate_core::IdempotencyKey); otherwise its error says that it may have taken effect.
 //! - **What a server forgets is forgotten**: after a restart without persistence, or a failover to a replica that had not
 //!   heard of the last writes, decisions are right for the state that the server has.
 //! - **State goes by itself**: every key has a time-to-live, the time until it equals a fresh state plus a margin.
@@ -63,13 +63,13 @@ mod exchange;
 mod flow_value;
 mod key;
 mod lane;
+mod places;
 mod plain;
 mod reply;
 mod script;
 mod server;
 mod settings;
 mod snapshot;
-mod spread;
 mod store;
 mod take;
 mod topology;

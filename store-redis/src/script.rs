@@ -95,8 +95,6 @@ scripts! {
     book = "../scripts/loss.lua", "../scripts/book.lua";
     /// The script that reads a state as it is.
     export = "../scripts/export.lua";
-    /// The script that replaces a state that nobody has changed meanwhile.
-    replace = "../scripts/replace.lua";
     /// The script that forgets an operation.
     disown = "../scripts/disown.lua";
 }

@@ -3,9 +3,8 @@
 use std::collections::HashSet;
 
 use redis::Value;
-use tollgate_core::{
-    Action, Charge, Decision, FullAt, Limit, Request, Run, RunVerdict, State, StoreError, Time,
-};
+use tollgate_core::store::{Run, RunVerdict, State, Tat};
+use tollgate_core::{Action, Charge, Decision, Limit, Request, StoreError, Time};
 
 use crate::call::Call;
 use crate::error;
@@ -25,8 +24,8 @@ struct Plain {
 impl Plain {
     /// `None` if the charge is not one for the short scripts.
     fn of(charge: &Charge<'_>) -> Option<Self> {
-        let cost = charge.get_cost();
-        let takes = matches!(charge.get_action(), Action::Take { max_wait: None });
+        let cost = charge.cost();
+        let takes = matches!(charge.action(), Action::Take { max_wait: None });
         if !takes || cost == 0 || cost > charge.limit().capacity() {
             return None;
         }
@@ -50,7 +49,7 @@ pub(crate) fn is_plain(runs: &[Run<'_>], settings: &Settings, now: Time) -> bool
     ends_in_time(settings, now)
         && runs.iter().all(|run| {
             let charges = run.request().charges();
-            run.request().id().is_none()
+            run.request().idempotency_key().is_none()
                 && (run.count() == 1 || charges.len() == 1)
                 && charges.iter().enumerate().all(|(index, charge)| {
                     Plain::of(charge).is_some()
@@ -134,8 +133,8 @@ fn found(told: &Value, limit: &Limit, now: Time) -> Option<Result<State, StoreEr
         ),
         told => {
             let at = Time::from_nanos(now.nanos().saturating_add(number(told)?));
-            let numbers = limit.as_flow()?.digest();
-            Some(Ok(State::from_flow(FullAt { at, overdrawn: false, numbers })))
+            let digest = limit.as_flow()?.digest();
+            Some(Ok(State::from_flow(Tat { at, overdrawn: false, digest })))
         }
     }
 }
@@ -162,6 +161,6 @@ pub(crate) fn decision(charge: &Charge<'_>, reply: &Value, server: &str) -> Resu
     let flow = charge.limit().as_flow().ok_or_else(|| error::not_understood(server))?;
     // At a rate of whole nanoseconds the decision is the same at any time.
     let now = Time::from_nanos(EXACT);
-    let state = FullAt { at: Time::from_nanos(EXACT + away), overdrawn: false, numbers: flow.digest() };
+    let state = Tat { at: Time::from_nanos(EXACT + away), overdrawn: false, digest: flow.digest() };
     Ok(flow.apply(state, now, charge).0)
 }

@@ -11,12 +11,12 @@ use std::time::Duration;
 use patience::eventually;
 use spending::{NOW, config, limit, spent, take};
 use tokio::task::JoinSet;
-use tollgate_conformance::servers::{Redis, RedisCluster, Reply};
+use tollgate_core::store::{Run, Store};
 use tollgate_core::{
-    Action, Charge, Decision, Effect, ErrorKind, Key, Limit, OperationId, Request, Run, Store, StoreError,
-    Verdict,
+    Action, Charge, Decision, Effect, ErrorKind, IdempotencyKey, Key, Limit, Request, StoreError, Verdict,
 };
 use tollgate_store_redis::RedisStore;
+use tollgate_testkit::{Redis, RedisCluster, Reply};
 
 const CALLERS: u32 = 8;
 
@@ -116,7 +116,7 @@ async fn slots_move_under_load_and_every_token_counts() {
             while tally.goes_on() {
                 if by_name {
                     let charges = [one.charge(&user), other.charge(&user)];
-                    let request = Request::new(&charges).with_id(OperationId::unique());
+                    let request = Request::new(&charges).with_idempotency_key(IdempotencyKey::unique());
                     tally.count(store.decide(request, NOW).await.map(|verdict| verdict.is_allowed()));
                 } else {
                     tally.count(take(&store, &plain, &user).await);
@@ -251,21 +251,25 @@ async fn one_denies_and_the_other_nine_have_everything_back() {
         for _ in 0..5 {
             assert!(decide(&store, &all).await.expect("an answer").is_allowed());
         }
-        let last = [limit.charge(&users[9]).cost(15)];
+        let last = [limit.charge(&users[9]).with_cost(15)];
         assert!(decide(&store, &last).await.expect("an answer").is_allowed());
-        let looks: Vec<_> = all.iter().map(|charge| charge.cost(0)).collect();
+        let looks: Vec<_> = all.iter().map(|charge| charge.with_cost(0)).collect();
         let before = look(&store, &looks).await;
-        let id = OperationId::unique();
-        for request in [Request::new(&all), Request::new(&all).with_id(id), Request::new(&all).with_id(id)] {
+        let id = IdempotencyKey::unique();
+        for request in [
+            Request::new(&all),
+            Request::new(&all).with_idempotency_key(id),
+            Request::new(&all).with_idempotency_key(id),
+        ] {
             let denied = store.decide(request, NOW).await.expect("an answer");
             assert!(denied.is_denied());
-            assert_eq!(denied.tight_index(), Some(9));
+            assert_eq!(denied.most_restrictive_index(), Some(9));
             assert_eq!(look(&store, &looks).await, before, "{}", limit.name());
         }
         // The same id once more, with room: whatever it is told is what is charged.
-        let forget = [limit.charge(&users[9]).action(Action::Forget)];
+        let forget = [limit.charge(&users[9]).with_action(Action::Reset)];
         assert!(decide(&store, &forget).await.expect("an answer").is_allowed());
-        let told = store.decide(Request::new(&all).with_id(id), NOW).await.expect("an answer");
+        let told = store.decide(Request::new(&all).with_idempotency_key(id), NOW).await.expect("an answer");
         let more = u32::from(told.is_allowed());
         for (index, user) in users.iter().enumerate() {
             let before = if index == 9 { 0 } else { 5 };
@@ -385,7 +389,7 @@ async fn one_call_per_verdict_whatever_the_entity_is_called_and_one_per_slot_of_
         let before = calls(&cluster).await;
         for (namespace, entity) in namespaces.iter().zip(hostile) {
             let charges = limits.each_ref().map(|limit| limit.charge(Key::new(namespace, entity)));
-            let request = Request::new(&charges).with_id(OperationId::unique());
+            let request = Request::new(&charges).with_idempotency_key(IdempotencyKey::unique());
             assert!(store.decide(request, NOW).await.expect("an answer").is_allowed());
         }
         if round == 1 {

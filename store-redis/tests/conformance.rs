@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 
 use tokio::sync::OnceCell;
-use tollgate_conformance::{Subject, run, servers};
+use tollgate_conformance::{Subject, run};
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit as servers;
 
 #[derive(Default)]
 struct Redis {

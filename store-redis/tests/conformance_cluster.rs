@@ -4,7 +4,7 @@ mod suite_on;
 
 use std::process::ExitCode;
 
-use tollgate_conformance::servers::RedisCluster;
+use tollgate_testkit::RedisCluster;
 
 fn main() -> ExitCode {
     suite_on::suite_on(async || {

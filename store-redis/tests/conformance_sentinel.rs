@@ -4,8 +4,8 @@ mod suite_on;
 
 use std::process::ExitCode;
 
-use tollgate_conformance::servers::{Redis, RedisSentinel};
 use tollgate_core::{Limit, Limiter};
+use tollgate_testkit::{Redis, RedisSentinel};
 
 fn main() -> ExitCode {
     suite_on::suite_on(async || {

@@ -3,12 +3,12 @@
 
 use std::time::Duration;
 
-use tollgate_conformance::servers::{Redis, Reply};
+use tollgate_core::store::Store;
 use tollgate_core::{
-    Action, AlgorithmKind, Charge, Key, LeaseId, Limit, LimitBuilder, OperationId, Request, Store, Time,
-    Verdict,
+    Action, AlgorithmKind, Charge, IdempotencyKey, LeaseId, Limit, LimitBuilder, Request, Time, Verdict,
 };
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit::{Redis, Reply};
 
 /// The server's clock decides, whatever the caller thinks.
 const NOW: Time = Time::EPOCH;
@@ -47,27 +47,27 @@ fn course(charge: Charge<'_>, period: Duration, started: Time) -> Vec<Charge<'_>
     let (early, late) = (Some(started - period / 2), Some(started + period / 2));
     let all = [
         charge,
-        charge.cost(2).lease(LEASE),
-        charge.action(Action::Refund { at: None }),
-        charge.action(Action::Renew).lease(LEASE),
-        charge.waiting_up_to(period / 10),
-        charge.cost(3).action(Action::Debit { at: None }),
-        charge.cost(2).action(Action::Debit { at: early }),
-        charge.cost(5).action(Action::TakeUpTo),
-        charge.cost(0),
-        charge.cost(8).action(Action::Debit { at: Some(started) }),
+        charge.with_cost(2).with_lease(LEASE),
+        charge.with_action(Action::Refund { at: None }),
+        charge.with_action(Action::Renew).with_lease(LEASE),
+        charge.with_max_wait(period / 10),
+        charge.with_cost(3).with_action(Action::Debit { at: None }),
+        charge.with_cost(2).with_action(Action::Debit { at: early }),
+        charge.with_cost(5).with_action(Action::TakeUpTo),
+        charge.with_cost(0),
+        charge.with_cost(8).with_action(Action::Debit { at: Some(started) }),
         charge,
-        charge.cost(2),
-        charge.action(Action::Refund { at: early }),
-        charge.action(Action::Refund { at: late }),
-        charge.cost(40).action(Action::Refund { at: Some(started) }),
-        charge.action(Action::Release).lease(LEASE),
+        charge.with_cost(2),
+        charge.with_action(Action::Refund { at: early }),
+        charge.with_action(Action::Refund { at: late }),
+        charge.with_cost(40).with_action(Action::Refund { at: Some(started) }),
+        charge.with_action(Action::Release).with_lease(LEASE),
         charge,
-        charge.action(Action::Forget),
-        charge.action(Action::Refund { at: None }),
-        charge.action(Action::Debit { at: Some(started - period * 2) }),
-        charge.action(Action::Refund { at: Some(started - period * 2) }),
-        charge.cost(2),
+        charge.with_action(Action::Reset),
+        charge.with_action(Action::Refund { at: None }),
+        charge.with_action(Action::Debit { at: Some(started - period * 2) }),
+        charge.with_action(Action::Refund { at: Some(started - period * 2) }),
+        charge.with_cost(2),
     ];
     all.into_iter().filter(|charge| charge.supported().is_ok()).collect()
 }
@@ -220,7 +220,7 @@ async fn lives_until_fresh(margin: Duration) {
                 key = key_of(&stand, &limit).await;
             }
             let reset = verdict.decisions()[0].reset_after();
-            let what = format!("{}, step {step}, {:?}", limit.name(), charge.get_action());
+            let what = format!("{}, step {step}, {:?}", limit.name(), charge.action());
             match &key {
                 Some(key) => {
                     let (ttl, at) = (stand.time_to_live(key).await, verdict.decided_at());
@@ -253,26 +253,6 @@ async fn a_state_lives_an_odd_margin_longer() {
 }
 
 #[tokio::test]
-async fn a_merged_state_lives_until_it_is_fresh() {
-    let period = Duration::from_secs(1_000);
-    for margin in [Duration::ZERO, Duration::from_secs(1)] {
-        let stand = Stand::with_margin(margin).await;
-        for limit in limits(period) {
-            let _ = stand.decide(limit.charge("alice").cost(3).lease(LEASE)).await;
-            let export = stand.store.export(&limit, Key::from("alice"), NOW).await.expect("a state");
-            let _ = stand.decide(limit.charge("alice").action(Action::Forget)).await;
-            let (snapshot, before) = (export.state.expect("something is taken"), stand.time().await);
-            stand.store.merge(&limit, Key::from("alice"), &snapshot, NOW).await.expect("merged");
-            let taken = stand.time().await.since(before);
-            let verdict = stand.decide(limit.charge("alice").cost(0)).await;
-            let fresh_at = verdict.decided_at() + verdict.decisions()[0].reset_after();
-            let key = key_of(&stand, &limit).await.expect("a state");
-            stand.time_to_live(&key).await.check(fresh_at, Margin::of(&limit, margin), taken, limit.name());
-        }
-    }
-}
-
-#[tokio::test]
 async fn what_an_exchange_writes_lives_until_it_is_fresh() {
     let period = Duration::from_secs(1_000);
     for margin in [Duration::ZERO, Duration::from_secs(1)] {
@@ -286,12 +266,12 @@ async fn what_an_exchange_writes_lives_until_it_is_fresh() {
                 let before = stand.time().await;
                 let at = (step == 1).then(|| before - period / 100);
                 let action = if refund { Action::Refund { at: None } } else { Action::Debit { at } };
-                let charges = [limit.charge("alice").cost(cost).action(action)];
-                let request = Request::new(&charges).with_id(OperationId::unique());
-                let told = stand.store.exchange(request, NOW).await.expect("a state");
+                let charges = [limit.charge("alice").with_cost(cost).with_action(action)];
+                let request = Request::new(&charges).with_idempotency_key(IdempotencyKey::unique());
+                let told = stand.store.apply_deltas(request, NOW).await.expect("a state");
                 taken = taken.max(stand.time().await.since(before));
                 assert!(told[0].state.is_some(), "{}, step {step}", limit.name());
-                let verdict = stand.decide(limit.charge("alice").cost(0)).await;
+                let verdict = stand.decide(limit.charge("alice").with_cost(0)).await;
                 let fresh_at = verdict.decided_at() + verdict.decisions()[0].reset_after();
                 let key = key_of(&stand, limit).await.expect("a state");
                 let what = format!("{}, step {step}", limit.name());
@@ -314,7 +294,8 @@ async fn an_operation_lives_as_long_as_it_is_remembered() {
     let stand = Stand::start(|config| config.operation_memory(memory)).await;
     let limit = Limit::per_hour(10).build("api").expect("valid");
     let charges = [limit.charge("alice")];
-    let (request, before) = (Request::new(&charges).with_id(OperationId::new(1)), stand.time().await);
+    let (request, before) =
+        (Request::new(&charges).with_idempotency_key(IdempotencyKey::new(1)), stand.time().await);
     let verdict = stand.store.decide(request, NOW).await.expect("a verdict");
     let taken = stand.time().await.since(before);
     let key = stand.keys().await.into_iter().find(|key| key.contains(":op~")).expect("what is remembered");
@@ -333,7 +314,7 @@ async fn nothing_stays_for_ever() {
                 operation += 1;
                 let charges = [charge, limits[operation % limits.len()].charge(whom)];
                 let request = Request::new(&charges[..=operation % 2]);
-                let named = request.with_id(OperationId::new(operation as u128));
+                let named = request.with_idempotency_key(IdempotencyKey::new(operation as u128));
                 let request = if operation.is_multiple_of(3) { named } else { request };
                 let _ = stand.store.decide(request, NOW).await.expect("a verdict");
             }
@@ -353,11 +334,11 @@ async fn what_is_forgotten_is_gone_at_once() {
     let margin = Duration::from_secs(1);
     let stand = Stand::with_margin(margin).await;
     for limit in limits(Duration::from_secs(1_000)) {
-        let _ = stand.decide(limit.charge("alice").cost(10)).await;
+        let _ = stand.decide(limit.charge("alice").with_cost(10)).await;
         // The second is denied, and blocks where that is so.
-        let _ = stand.decide(limit.charge("alice").cost(10)).await;
+        let _ = stand.decide(limit.charge("alice").with_cost(10)).await;
         let key = key_of(&stand, &limit).await.expect("a state");
-        let _ = stand.decide(limit.charge("alice").action(Action::Forget)).await;
+        let _ = stand.decide(limit.charge("alice").with_action(Action::Reset)).await;
         let left = stand.time_to_live(&key).await.left();
         if remembers_its_window(&limit) {
             assert!(left.is_none_or(|left| left <= margin), "{key} lives for {left:?}");
@@ -377,10 +358,10 @@ async fn what_is_given_back_is_gone_with_the_margin() {
     let margin = Duration::from_secs(1);
     let stand = Stand::with_margin(margin).await;
     for limit in limits(Duration::from_secs(1_000)) {
-        let take = limit.charge("alice").cost(3).lease(LEASE);
+        let take = limit.charge("alice").with_cost(3).with_lease(LEASE);
         let taken = stand.decide(take).await;
         let key = key_of(&stand, &limit).await.expect("a state");
-        let Some(back) = take.undo(&taken.decisions()[0], taken.decided_at()) else {
+        let Some(back) = take.compensation(&taken.decisions()[0], taken.decided_at()) else {
             panic!("{}: it cannot be given back", limit.name());
         };
         let given = stand.decide(back).await;
@@ -402,8 +383,8 @@ async fn keys_go_by_themselves() {
     let stand = Stand::start(|config| config.expiry_margin(Duration::ZERO).operation_memory(memory)).await;
     for limit in limits(Duration::from_millis(30)) {
         for (number, whom) in ["alice", "bob", "carol"].into_iter().enumerate() {
-            let charges = [limit.charge(whom).cost(3)];
-            let request = Request::new(&charges).with_id(OperationId::new(number as u128));
+            let charges = [limit.charge(whom).with_cost(3)];
+            let request = Request::new(&charges).with_idempotency_key(IdempotencyKey::new(number as u128));
             let _ = stand.store.decide(request, NOW).await.expect("a verdict");
         }
     }
@@ -434,10 +415,10 @@ async fn without_a_margin_a_state_that_is_fresh_at_once_is_no_error() {
             Action::Refund { at: None },
             Action::Refund { at: old },
             Action::Debit { at: old },
-            Action::Forget,
+            Action::Reset,
             Action::Release,
         ] {
-            let charge = limit.charge("alice").action(action);
+            let charge = limit.charge("alice").with_action(action);
             if charge.supported().is_ok() {
                 let _ = stand.decide(charge).await;
             }

@@ -7,13 +7,13 @@ use std::time::Duration;
 use libtest_mimic::{Arguments, Trial};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::OnceCell;
-use tollgate_conformance::servers::Redis;
 use tollgate_conformance::{Pure, Seed};
+use tollgate_core::store::{Run, Store};
 use tollgate_core::{
-    Action, AlgorithmKind, Charge, Decision, Key, LeaseId, Limit, LimitBuilder, MAX_COUNT, MAX_PERIOD,
-    Request, Run, Store, Time,
+    Action, AlgorithmKind, Charge, Decision, Key, LeaseId, Limit, LimitBuilder, Request, Time,
 };
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit::Redis;
 
 const START: Time = Time::from_secs(1_790_000_000);
 /// So late that buckets that fill up for thirty years reach beyond the last instant.
@@ -36,7 +36,7 @@ fn sample<const N: usize>(name: &'static str, limits: [LimitBuilder; N]) -> Samp
 const NANO: Duration = Duration::from_nanos(1);
 const MICRO: Duration = Duration::from_micros(1);
 const ODD: Duration = Duration::from_nanos(333_000_007);
-const YEAR: Duration = MAX_PERIOD;
+const YEAR: Duration = Limit::MAX_PERIOD;
 const NEARLY_A_YEAR: Duration = Duration::from_nanos(31_622_399_999_999_999);
 const SOME_DAYS_LESS: Duration = Duration::from_nanos(31_333_333_333_333_333);
 
@@ -48,24 +48,24 @@ fn flows(with: fn(LimitBuilder) -> LimitBuilder) -> Vec<LimitBuilder> {
         with(Limit::per(999_999_937, YEAR).burst(1_000_000_000)),
         with(Limit::per(7, YEAR).burst(200)),
         // As fast as it gets, and a little slower.
-        with(Limit::per_second(MAX_COUNT)),
+        with(Limit::per_second(Limit::MAX_COUNT)),
         with(Limit::per_second(999_999_999)),
-        with(Limit::per(1, NANO).burst(MAX_COUNT)),
+        with(Limit::per(1, NANO).burst(Limit::MAX_COUNT)),
         with(Limit::per(1, NANO).burst(1)),
         with(Limit::per(997, MICRO).burst(5)),
         // Nothing comes out even.
         with(Limit::per(7, ODD).burst(11)),
-        with(Limit::per(MAX_COUNT - 7, NEARLY_A_YEAR).burst(3)),
-        with(Limit::per(333_333_331, Duration::from_secs(3_600)).burst(MAX_COUNT)),
+        with(Limit::per(Limit::MAX_COUNT - 7, NEARLY_A_YEAR).burst(3)),
+        with(Limit::per(333_333_331, Duration::from_secs(3_600)).burst(Limit::MAX_COUNT)),
         with(Limit::per(101, SOME_DAYS_LESS).burst(2_000)),
     ]
 }
 
 fn windows(with: fn(LimitBuilder) -> LimitBuilder) -> Vec<LimitBuilder> {
     vec![
-        with(Limit::per(MAX_COUNT, YEAR)),
+        with(Limit::per(Limit::MAX_COUNT, YEAR)),
         with(Limit::per(3, YEAR)),
-        with(Limit::per(MAX_COUNT, MICRO)),
+        with(Limit::per(Limit::MAX_COUNT, MICRO)),
         with(Limit::per(5, MICRO)),
         with(Limit::per(999_999_937, ODD)),
         with(Limit::per(9, ODD)),
@@ -90,7 +90,7 @@ fn samples() -> Vec<Sample> {
         vec![
             Limit::per(1, YEAR).queue(29),
             Limit::per(999_999_937, YEAR).queue(999_999_999),
-            Limit::per_second(MAX_COUNT).queue(3),
+            Limit::per_second(Limit::MAX_COUNT).queue(3),
             Limit::per(7, ODD).queue(11),
             Limit::per(997, MICRO).queue(999_999_999),
         ],
@@ -121,8 +121,8 @@ fn samples() -> Vec<Sample> {
         [
             Limit::per(1, YEAR).warm_up(YEAR),
             Limit::per(999_999_937, YEAR).warm_up(SOME_DAYS_LESS),
-            Limit::per_second(MAX_COUNT).warm_up(YEAR),
-            Limit::per_second(MAX_COUNT).warm_up(NANO),
+            Limit::per_second(Limit::MAX_COUNT).warm_up(YEAR),
+            Limit::per_second(Limit::MAX_COUNT).warm_up(NANO),
             Limit::per(7, ODD).warm_up(Duration::from_secs(11)),
             Limit::per(997, MICRO).warm_up(ODD),
             Limit::per(1, NANO).warm_up(MICRO),
@@ -282,15 +282,15 @@ fn next(now: Time, random: &mut Seed, limit: &Limit, course: Course) -> Time {
 }
 
 fn ask<'a>(charge: Charge<'a>, now: Time, random: &mut Seed, course: Course) -> Charge<'a> {
-    let capacity = charge.limit().capacity().min(MAX_COUNT);
+    let capacity = charge.limit().capacity().min(Limit::MAX_COUNT);
     let below = |random: &mut Seed, bound: u32| u32::try_from(random.below(u64::from(bound))).unwrap_or(0);
     let cost = match random.below(14) {
         _ if course.often && !random.once_in(200) => 1,
         0 => 0,
         1 => capacity,
-        2 => capacity.saturating_add(1).min(MAX_COUNT),
-        3 => MAX_COUNT,
-        4 => below(random, MAX_COUNT),
+        2 => capacity.saturating_add(1).min(Limit::MAX_COUNT),
+        3 => Limit::MAX_COUNT,
+        4 => below(random, Limit::MAX_COUNT),
         5..=7 => 1 + below(random, capacity),
         8 | 9 => 1 + below(random, capacity / 10 + 1),
         10 => 2 + below(random, 4),
@@ -310,10 +310,10 @@ fn ask<'a>(charge: Charge<'a>, now: Time, random: &mut Seed, course: Course) -> 
         1 => Action::Debit { at: instant(random) },
         2 | 3 => Action::Refund { at: instant(random) },
         4 => Action::Take { max_wait: Some(span(random, charge.limit())) },
-        5 if random.once_in(4) => Action::Forget,
+        5 if random.once_in(4) => Action::Reset,
         6 if charge.limit().kind() == AlgorithmKind::Concurrency => Action::Renew,
         7 | 8 if charge.limit().kind() == AlgorithmKind::Concurrency => Action::Release,
         _ => Action::Take { max_wait: None },
     };
-    charge.cost(cost).action(action).lease(LeaseId::new(random.below(14).into()))
+    charge.with_cost(cost).with_action(action).with_lease(LeaseId::new(random.below(14).into()))
 }

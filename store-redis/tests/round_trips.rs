@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tollgate_conformance::servers::Redis;
-use tollgate_core::{Action, Charge, Limit, OperationId, Request, Run, Store, Time, Verdict};
+use tollgate_core::store::{Run, Store};
+use tollgate_core::{Action, Charge, IdempotencyKey, Limit, Request, Time, Verdict};
 use tollgate_store_redis::RedisStore;
+use tollgate_testkit::Redis;
 
 const NOW: Time = Time::EPOCH;
 
@@ -173,7 +174,7 @@ async fn a_named_operation_is_one_call_and_so_is_its_repetition() {
     let server = Counting::start().await;
     for (number, limit) in [bucket(), log(), window()].into_iter().enumerate() {
         let charges = [limit.charge("alice"), limit.charge("bob")];
-        let named = |id: u128| Request::new(&charges).with_id(OperationId::new(id));
+        let named = |id: u128| Request::new(&charges).with_idempotency_key(IdempotencyKey::new(id));
         let decide = async |id| server.store.decide(named(id), NOW).await.expect("a verdict");
         let first = 10 * number as u128;
         let _ = decide(first).await;
@@ -194,24 +195,26 @@ async fn an_exchange_is_one_call_and_so_is_its_repetition() {
     let fixed = Limit::per_hour(2_000).fixed_window().build("fixed").expect("valid");
     for limit in [bucket(), uneven, fixed, window(), log()] {
         // A little while ago, by the server's clock.
-        let ago = server.decide(&[limit.charge("first").cost(0)]).await.decided_at() - Duration::from_secs(1);
+        let ago =
+            server.decide(&[limit.charge("first").with_cost(0)]).await.decided_at() - Duration::from_secs(1);
         let debit = Action::Debit { at: Some(ago) };
-        let charges: Vec<_> = whom.iter().map(|whom| limit.charge(whom).cost(3).action(debit)).collect();
+        let charges: Vec<_> =
+            whom.iter().map(|whom| limit.charge(whom).with_cost(3).with_action(debit)).collect();
         let exchange = async |id| {
-            let request = Request::new(&charges).with_id(id);
-            let told = server.store.exchange(request, NOW).await.expect("states");
+            let request = Request::new(&charges).with_idempotency_key(id);
+            let told = server.store.apply_deltas(request, NOW).await.expect("states");
             assert_eq!(told.len(), charges.len(), "{}", limit.name());
         };
-        exchange(OperationId::unique()).await;
+        exchange(IdempotencyKey::unique()).await;
         server.commands().await;
-        let id = OperationId::unique();
+        let id = IdempotencyKey::unique();
         for which in ["the first", "its repetition"] {
             exchange(id).await;
             assert_eq!(server.calls().await, ONE, "{}, {which}", limit.name());
         }
-        let charges: Vec<_> = charges.iter().map(|charge| charge.cost(0)).collect();
-        let look = Request::new(&charges).with_id(OperationId::unique());
-        assert_eq!(server.store.exchange(look, NOW).await.expect("states").len(), charges.len());
+        let charges: Vec<_> = charges.iter().map(|charge| charge.with_cost(0)).collect();
+        let look = Request::new(&charges).with_idempotency_key(IdempotencyKey::unique());
+        assert_eq!(server.store.apply_deltas(look, NOW).await.expect("states").len(), charges.len());
         assert_no_writes(&server.commands().await, 1);
     }
 }
@@ -220,7 +223,7 @@ async fn an_exchange_is_one_call_and_so_is_its_repetition() {
 async fn a_peek_is_one_call_and_writes_nothing() {
     let server = Counting::start().await;
     for limit in [bucket(), log(), window()] {
-        let look = [limit.charge("alice").cost(0)];
+        let look = [limit.charge("alice").with_cost(0)];
         server.teach(&[limit.charge("alice"), limit.charge("bob")]).await;
         server.teach(&look).await;
         assert!(server.decide(&look).await.is_allowed());
@@ -234,7 +237,7 @@ async fn a_denial_by_a_bucket_writes_nothing() {
     let small = || Limit::per_hour(5);
     for limit in [small(), small().leaky_bucket(), small().gcra(), Limit::per_hour(7).burst(5)] {
         let limit = limit.build("small").expect("valid");
-        let charges = [limit.charge("alice").cost(5)];
+        let charges = [limit.charge("alice").with_cost(5)];
         server.teach(&charges).await;
         assert!(server.decide(&charges).await.is_denied());
         assert!(server.store.decide_one(&charges[0], &NOW).await.expect("a decision").is_denied());
@@ -258,7 +261,7 @@ async fn a_script_that_the_server_does_not_know_costs_one_more_call_once() {
     for round in 0..2 {
         for limit in &limits {
             let take = [limit.charge("alice")];
-            let debit = [limit.charge("alice").action(Action::Debit { at: None })];
+            let debit = [limit.charge("alice").with_action(Action::Debit { at: None })];
             let _ = server.decide(&take).await;
             assert_eq!(server.calls().await, TAUGHT, "round {round}, {}", limit.name());
             let _ = server.decide(&take).await;

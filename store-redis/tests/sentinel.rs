@@ -10,8 +10,8 @@ use std::time::Duration;
 use patience::eventually;
 use spending::{config, limit, spent, take};
 use tokio::task::JoinSet;
-use tollgate_conformance::servers::{Redis, RedisSentinel};
 use tollgate_core::{Effect, ErrorKind};
+use tollgate_testkit::{Redis, RedisSentinel};
 
 const NAME: &str = RedisSentinel::NAME;
 

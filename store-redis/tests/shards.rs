@@ -5,8 +5,9 @@ mod spending;
 
 use patience::eventually;
 use spending::{NOW, config, limit, spent, take};
-use tollgate_conformance::servers::Redis;
-use tollgate_core::{Charge, Effect, ErrorKind, Limit, OperationId, Request, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Charge, Effect, ErrorKind, IdempotencyKey, Limit, Request};
+use tollgate_testkit::Redis;
 
 async fn start<const N: usize>() -> [Redis; N] {
     let mut servers = Vec::new();
@@ -93,7 +94,7 @@ async fn a_shard_that_is_down_fails_its_own_entities_only() {
     }
     // All or nothing, although a part of it cannot be asked.
     let all = each(&limit, &users);
-    let named = Request::new(&all).with_id(OperationId::unique());
+    let named = Request::new(&all).with_idempotency_key(IdempotencyKey::unique());
     for request in [Request::new(&all), named, named] {
         let error = store.decide(request, NOW).await.expect_err("a part is down");
         assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::None), "{error}");

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use scylla::client::session::Session;
 use scylla::client::session_builder::SessionBuilder;
-use tollgate_conformance::servers::Cassandra;
 use tollgate_store_cassandra::{Config, Replication};
+use tollgate_testkit::Cassandra;
 
 use crate::redis::subject::Failure;
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate::{Charge, Limit, LimitBuilder, Limiter, Request, Run, Source, Store, SystemClock};
+use tollgate::store::{Run, Store};
+use tollgate::{Charge, Limit, LimitBuilder, Limiter, Request, Source, SystemClock};
 use tollgate_store_redis::{Config, RedisStore};
 
 use super::subject::{Contestant, Failure, Place, QUOTA, Remote, runner};

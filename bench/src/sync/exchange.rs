@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::{Limit, LimitBuilder, Store, SystemClock};
+use tollgate::store::Store;
+use tollgate::{Limit, LimitBuilder, SystemClock};
 use tollgate_limiter_sync::Synced;
 
 use crate::cassandra;

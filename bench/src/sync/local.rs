@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use tokio::runtime::{Builder, Handle};
+use tollgate::Limit;
 use tollgate::memory::MemoryStore;
-use tollgate::{Limit, Store};
+use tollgate::store::Store;
 use tollgate_limiter_sync::Synced;
 use tollgate_store_redis::RedisStore;
 

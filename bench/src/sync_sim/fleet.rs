@@ -5,10 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tollgate::memory::MemoryStore;
-use tollgate::{
-    Capability, Charge, ErrorKind, Export, Key, Limit, ManualClock, Request, Run, RunVerdict, Snapshot,
-    Store, StoreError, Time, Verdict,
-};
+use tollgate::store::{Capability, Export, Run, RunVerdict, Store};
+use tollgate::{Charge, ErrorKind, Key, Limit, ManualClock, Request, StoreError, Time, Verdict};
 use tollgate_limiter_sync::{Synced, WhenStale};
 
 /// How the nodes decide.
@@ -73,18 +71,8 @@ impl Store for Link {
         self.call(self.centre.export(limit, key, now)).await
     }
 
-    async fn merge(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        snapshot: &Snapshot,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        self.call(self.centre.merge(limit, key, snapshot, now)).await
-    }
-
-    async fn exchange(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
-        self.call(self.centre.exchange(request, now)).await
+    async fn apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
+        self.call(self.centre.apply_deltas(request, now)).await
     }
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Outcome, Store};
+use tollgate_core::Outcome;
+use tollgate_core::store::Store;
 
 use super::Plan;
 use crate::pure::Pure;
@@ -60,7 +61,7 @@ async fn cost<S: Store>(stand: Stand<S>, Sample { limit, name, .. }: Sample) {
     let whole = limit.capacity();
     let mut pure = Pure::default();
     for cost in [2, whole - 3, whole + 1, 3, 1] {
-        let charge = [stand.charge(&limit, "another").cost(cost)];
+        let charge = [stand.charge(&limit, "another").with_cost(cost)];
         assert_eq!(stand.decide(&charge).await, pure.decide(&charge, stand.now()), "cost {cost}");
     }
     let first = stand.take(&limit, whole - 3).await;

@@ -1,6 +1,7 @@
 //! All charges of a request are debited or none is.
 
-use tollgate_core::{AlgorithmKind, Limit, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{AlgorithmKind, Limit};
 
 use super::Plan;
 use crate::samples::{Sample, samples};
@@ -20,9 +21,9 @@ async fn all_or_nothing<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample)
     assert!(stand.decide(&[stand.charge(&other, WHO)]).await.is_allowed());
     let before = stand.peek(&limit).await;
     for _ in 0..3 {
-        let denied = stand.decide(&[stand.charge(&limit, WHO).cost(2), stand.charge(&other, WHO)]).await;
+        let denied = stand.decide(&[stand.charge(&limit, WHO).with_cost(2), stand.charge(&other, WHO)]).await;
         assert!(denied.is_denied());
-        assert_eq!(denied.tight_index(), Some(1));
+        assert_eq!(denied.most_restrictive_index(), Some(1));
         assert_eq!(denied.decisions()[0], before, "it had room, and nothing was debited");
         assert_eq!(stand.peek(&limit).await, before);
     }
@@ -30,7 +31,7 @@ async fn all_or_nothing<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample)
     let spare = Limit::per_second(100).build("spare").expect("valid");
     stand.exhaust(&limit).await;
     let denied = stand.decide(&[stand.charge(&spare, WHO), stand.charge(&limit, WHO)]).await;
-    assert_eq!((denied.is_denied(), denied.tight_index()), (true, Some(1)));
+    assert_eq!((denied.is_denied(), denied.most_restrictive_index()), (true, Some(1)));
     assert_eq!(stand.peek(&spare).await.remaining(), 100);
 }
 
@@ -39,7 +40,7 @@ async fn same_key_twice<S: Store>(stand: Stand<S>, Sample { limit, name, .. }: S
         // The second of two at once is too close to the first, or has to wait until it is paid for.
         let before = stand.peek(&limit).await;
         let costs = if name.contains("gap") { [2, 3] } else { [limit.capacity() + 1, 1] };
-        let charges = costs.map(|cost| stand.charge(&limit, WHO).cost(cost));
+        let charges = costs.map(|cost| stand.charge(&limit, WHO).with_cost(cost));
         assert!(stand.decide(&charges).await.is_denied());
         if !name.contains("denied_counted") {
             assert_eq!(stand.peek(&limit).await, before, "so neither is debited");
@@ -48,11 +49,14 @@ async fn same_key_twice<S: Store>(stand: Stand<S>, Sample { limit, name, .. }: S
         return;
     }
     let charge = stand.charge(&limit, WHO);
-    let twice = stand.decide(&[charge.cost(2), charge.cost(3)]).await;
+    let twice = stand.decide(&[charge.with_cost(2), charge.with_cost(3)]).await;
     assert!(twice.is_allowed());
     assert_eq!(stand.peek(&limit).await.remaining(), limit.capacity() - 5, "the same key twice counts twice");
     let over = limit.capacity() - 6;
-    assert!(stand.decide(&[charge.cost(over), charge.cost(2)]).await.is_denied(), "together they do not fit");
+    assert!(
+        stand.decide(&[charge.with_cost(over), charge.with_cost(2)]).await.is_denied(),
+        "together they do not fit"
+    );
 }
 
 async fn many_limits<S: Store>(stand: Stand<S>) {
@@ -78,15 +82,17 @@ async fn many_limits<S: Store>(stand: Stand<S>) {
 
 async fn several_entities<S: Store>(stand: Stand<S>) {
     let limit = Limit::per_second(10).build("api").expect("valid");
-    let both = |cost: u32| [stand.charge(&limit, "alice").cost(cost), stand.charge(&limit, "bob").cost(cost)];
+    let both = |cost: u32| {
+        [stand.charge(&limit, "alice").with_cost(cost), stand.charge(&limit, "bob").with_cost(cost)]
+    };
     assert!(stand.decide(&both(6)).await.is_allowed());
-    assert!(stand.one(stand.charge(&limit, "alice").cost(3)).await.is_allowed());
+    assert!(stand.one(stand.charge(&limit, "alice").with_cost(3)).await.is_allowed());
     assert!(stand.decide(&both(2)).await.is_denied(), "alice has 1 left");
-    assert_eq!(stand.one(stand.charge(&limit, "bob").cost(0)).await.remaining(), 4, "bob keeps his");
+    assert_eq!(stand.one(stand.charge(&limit, "bob").with_cost(0)).await.remaining(), 4, "bob keeps his");
     assert!(stand.decide(&both(1)).await.is_allowed());
 }
 
 async fn no_charges<S: Store>(stand: Stand<S>) {
     let verdict = stand.decide(&[]).await;
-    assert!(verdict.is_allowed() && verdict.tight().is_none());
+    assert!(verdict.is_allowed() && verdict.most_restrictive().is_none());
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
-use tollgate_core::{Atomicity, Decision, Limit, Store};
+use tollgate_core::store::{Atomicity, Store};
+use tollgate_core::{Decision, Limit};
 
 use super::Plan;
 use crate::pure::Pure;
@@ -141,8 +142,8 @@ async fn opposite_orders<S: Store + 'static>(stand: Stand<S>) {
     .await
     .iter()
     .sum();
-    let left = stand.one(stand.charge(&limit, "a").cost(0)).await.remaining();
-    assert_eq!(left, stand.one(stand.charge(&limit, "b").cost(0)).await.remaining());
+    let left = stand.one(stand.charge(&limit, "a").with_cost(0)).await.remaining();
+    assert_eq!(left, stand.one(stand.charge(&limit, "b").with_cost(0)).await.remaining());
     assert_eq!(passed + left, 1_000, "what passed is what is missing");
     if stand.store().capability().atomicity == Atomicity::Everywhere {
         assert_eq!(passed, 1_000, "no spurious denial");

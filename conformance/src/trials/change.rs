@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Limit, Store};
+use tollgate_core::Limit;
+use tollgate_core::store::Store;
 
 use super::Plan;
 use crate::pure::Pure;

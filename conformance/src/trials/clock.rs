@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{MAX_COUNT, Store, Time};
+use tollgate_core::store::Store;
+use tollgate_core::{Limit, Time};
 
 use super::Plan;
 use crate::pure::Pure;
@@ -30,10 +31,10 @@ async fn extremes<S: Store>(mut stand: Stand<S>, Sample { limit, .. }: Sample) {
     for (visit, now) in instants.into_iter().enumerate() {
         stand.set(now);
         let (mut pure, alone) = (Pure::default(), format!("only on visit {visit}"));
-        for cost in [0, 1, limit.capacity(), MAX_COUNT] {
+        for cost in [0, 1, limit.capacity(), Limit::MAX_COUNT] {
             // Whoever has seen every instant is answered somehow; whoever knows only this one, as ever.
             let _ = stand.take(&limit, cost).await;
-            let charge = [stand.charge(&limit, &alone).cost(cost)];
+            let charge = [stand.charge(&limit, &alone).with_cost(cost)];
             assert_eq!(stand.decide(&charge).await, pure.decide(&charge, now), "cost {cost} at {now}");
         }
     }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Action, AlgorithmKind, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, AlgorithmKind};
 
 use super::Plan;
 use crate::pure::Pure;
@@ -24,7 +25,7 @@ async fn debit<S: Store>(mut stand: Stand<S>, Sample { limit, .. }: Sample) {
     let overdrawn = stand.act(&limit, 3 * whole, NOW).await;
     assert!(overdrawn.is_allowed() && overdrawn.remaining() == 0, "{overdrawn:?}");
     let mut pure = Pure::default();
-    let owing = [stand.charge(&limit, WHO).cost(3 * whole).action(NOW)];
+    let owing = [stand.charge(&limit, WHO).with_cost(3 * whole).with_action(NOW)];
     assert_eq!(pure.decide(&owing, stand.now()).decisions()[0], overdrawn);
     let denied = stand.peek(&limit).await;
     assert!(denied.is_denied(), "{denied:?}");
@@ -43,7 +44,7 @@ async fn belongs<S: Store>(mut stand: Stand<S>, Sample { limit, .. }: Sample) {
     let mut pure = Pure::default();
     for span in [300, 500, 900, 90_000] {
         stand.advance(Duration::from_millis(span));
-        let late = [stand.charge(&limit, WHO).cost(2).action(then)];
+        let late = [stand.charge(&limit, WHO).with_cost(2).with_action(then)];
         assert_eq!(stand.decide(&late).await, pure.decide(&late, stand.now()), "{span} ms later");
     }
     if limit.kind() != AlgorithmKind::SmoothWarmingUp {

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{
-    Action, AlgorithmKind, Charge, Export, OperationId, OperationMemory, Request, State, Store,
-};
+use tollgate_core::store::{Export, IdempotencyRetention, State, Store};
+use tollgate_core::{Action, AlgorithmKind, Charge, IdempotencyKey, Request};
 
 use super::Plan;
 use crate::pure::Pure;
@@ -31,11 +30,11 @@ fn seen(charge: &Charge<'_>, told: &Export) -> tollgate_core::Decision {
 }
 
 fn look<'a>(charge: &Charge<'a>) -> Charge<'a> {
-    charge.limit().charge(charge.key()).cost(0)
+    charge.limit().charge(charge.key()).with_cost(0)
 }
 
-async fn told<S: Store>(stand: &Stand<S>, id: OperationId, charges: &[Charge<'_>]) -> Vec<Export> {
-    let told = stand.store().exchange(Request::new(charges).with_id(id), stand.now()).await;
+async fn told<S: Store>(stand: &Stand<S>, id: IdempotencyKey, charges: &[Charge<'_>]) -> Vec<Export> {
+    let told = stand.store().apply_deltas(Request::new(charges).with_idempotency_key(id), stand.now()).await;
     let told = told.expect("the store exchanges");
     assert_eq!(told.len(), charges.len(), "one state per charge");
     told
@@ -54,11 +53,11 @@ async fn exchange<S: Store>(mut stand: Stand<S>, sample: Sample) {
             2 => &sample.changed[1],
             _ => &sample.limit,
         };
-        let check = [stand.charge(limit, random.pick(&WHOM)).cost(1 + small(&mut random, 3))];
+        let check = [stand.charge(limit, random.pick(&WHOM)).with_cost(1 + small(&mut random, 3))];
         assert_eq!(stand.decide(&check).await, pure.decide(&check, stand.now()), "step {step}");
         if limit.kind() == AlgorithmKind::Concurrency {
-            let debit = [stand.charge(limit, WHOM[0]).action(Action::Debit { at: None })];
-            let refused = stand.store().exchange(Request::new(&debit), stand.now()).await;
+            let debit = [stand.charge(limit, WHOM[0]).with_action(Action::Debit { at: None })];
+            let refused = stand.store().apply_deltas(Request::new(&debit), stand.now()).await;
             assert!(refused.is_err(), "nothing to debit");
             continue;
         }
@@ -71,10 +70,10 @@ async fn exchange<S: Store>(mut stand: Stand<S>, sample: Sample) {
                 let at = if random.once_in(3) || limit.block_time().is_some() { None } else { Some(ago) };
                 let refund = random.once_in(8);
                 let action = if refund { Action::Refund { at } } else { Action::Debit { at } };
-                stand.charge(limit, *whom).cost(small(&mut random, 5)).action(action)
+                stand.charge(limit, *whom).with_cost(small(&mut random, 5)).with_action(action)
             })
             .collect();
-        let told = told(&stand, OperationId::unique(), &charges).await;
+        let told = told(&stand, IdempotencyKey::unique(), &charges).await;
         assert!(pure.decide(&charges, stand.now()).is_allowed());
         for (charge, told) in charges.iter().zip(&told) {
             let right = pure.decide(&[look(charge)], stand.now());
@@ -86,18 +85,18 @@ async fn exchange<S: Store>(mut stand: Stand<S>, sample: Sample) {
 
 /// A repetition books nothing, and brings back what there is by now.
 async fn once<S: Store>(mut stand: Stand<S>, Sample { limit, .. }: Sample) {
-    let remembers = stand.store().capability().operation_ids != OperationMemory::None;
+    let remembers = stand.store().capability().idempotency != IdempotencyRetention::None;
     if limit.kind() == AlgorithmKind::Concurrency || !remembers {
         return;
     }
     let at = Some(stand.now());
     stand.advance(Duration::from_millis(1));
-    let id = OperationId::unique();
+    let id = IdempotencyKey::unique();
     let debit = Action::Debit { at };
     let charges = [
-        stand.charge(&limit, "one").cost(2).action(debit),
-        stand.charge(&limit, "one").cost(1).action(debit),
-        stand.charge(&limit, "one").cost(0).action(debit),
+        stand.charge(&limit, "one").with_cost(2).with_action(debit),
+        stand.charge(&limit, "one").with_cost(1).with_action(debit),
+        stand.charge(&limit, "one").with_cost(0).with_action(debit),
     ];
     let mut pure = Pure::default();
     assert!(pure.decide(&charges, stand.now()).is_allowed());

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate_core::Store;
+use tollgate_core::store::Store;
 
 use super::Plan;
 use crate::samples::Sample;

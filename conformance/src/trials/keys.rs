@@ -1,6 +1,7 @@
 //! Keys are any bytes, and different keys never meet.
 
-use tollgate_core::{Key, Limit, Request, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Key, Limit, Request};
 
 use super::Plan;
 use crate::samples::{Sample, samples};
@@ -32,7 +33,7 @@ fn hostile_names() -> Vec<Vec<u8>> {
 
 async fn isolation<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample) {
     stand.exhaust(&limit).await;
-    let other = stand.one(stand.charge(&limit, "somebody else").cost(limit.capacity())).await;
+    let other = stand.one(stand.charge(&limit, "somebody else").with_cost(limit.capacity())).await;
     assert!(other.is_allowed(), "another key is untouched: {other:?}");
 }
 

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Action, AlgorithmKind, LeaseId, Limit, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, AlgorithmKind, LeaseId, Limit};
 
 use super::Plan;
 use crate::samples::Sample;
@@ -23,7 +24,7 @@ async fn kinds<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample) {
         stand.refused(&limit, Action::Renew).await;
         return stand.refused(&limit, Action::Release).await;
     }
-    let lease = |id: u128, action| stand.charge(&limit, WHO).lease(LeaseId::new(id)).action(action);
+    let lease = |id: u128, action| stand.charge(&limit, WHO).with_lease(LeaseId::new(id)).with_action(action);
     for id in 1..=10 {
         assert!(stand.one(lease(id, ACQUIRE)).await.is_allowed());
     }
@@ -39,13 +40,18 @@ async fn crashed<S: Store>(mut stand: Stand<S>) {
     let limit = Limit::concurrent(20).lease(Duration::from_secs(30)).build("flight").expect("valid");
     let holders: Vec<_> = (1..=20).map(LeaseId::new).collect();
     for holder in &holders {
-        assert!(stand.one(stand.charge(&limit, WHO).lease(*holder)).await.is_allowed());
+        assert!(stand.one(stand.charge(&limit, WHO).with_lease(*holder)).await.is_allowed());
     }
     stand.advance(Duration::from_secs(20));
     for holder in &holders[1..] {
-        assert!(stand.one(stand.charge(&limit, WHO).lease(*holder).action(Action::Renew)).await.is_allowed());
+        assert!(
+            stand
+                .one(stand.charge(&limit, WHO).with_lease(*holder).with_action(Action::Renew))
+                .await
+                .is_allowed()
+        );
     }
-    let waiting = stand.charge(&limit, WHO).lease(LeaseId::new(21));
+    let waiting = stand.charge(&limit, WHO).with_lease(LeaseId::new(21));
     let denied = stand.one(waiting).await;
     assert_eq!(denied.retry_after(), Some(Duration::from_secs(10)));
     let mut later = stand.clone();
@@ -56,7 +62,7 @@ async fn crashed<S: Store>(mut stand: Stand<S>) {
 
 async fn twice<S: Store>(stand: Stand<S>) {
     let limit = Limit::concurrent(2).build("flight").expect("valid");
-    let mine = stand.charge(&limit, WHO).lease(LeaseId::new(7));
+    let mine = stand.charge(&limit, WHO).with_lease(LeaseId::new(7));
     for _ in 0..5 {
         assert!(stand.one(mine).await.is_allowed());
     }
@@ -67,11 +73,11 @@ async fn twice<S: Store>(stand: Stand<S>) {
 async fn beside_a_rate<S: Store>(stand: Stand<S>) {
     let flight = Limit::concurrent(1).build("flight").expect("valid");
     let rate = Limit::per_hour(5).build("rate").expect("valid");
-    let ask = |id: u128| [stand.charge(&rate, WHO), stand.charge(&flight, WHO).lease(LeaseId::new(id))];
+    let ask = |id: u128| [stand.charge(&rate, WHO), stand.charge(&flight, WHO).with_lease(LeaseId::new(id))];
     assert!(stand.decide(&ask(1)).await.is_allowed());
     assert!(stand.decide(&ask(2)).await.is_denied());
     assert_eq!(stand.peek(&rate).await.remaining(), 4, "the place was taken, so no token was");
-    let release = stand.charge(&flight, WHO).lease(LeaseId::new(1)).action(Action::Release);
+    let release = stand.charge(&flight, WHO).with_lease(LeaseId::new(1)).with_action(Action::Release);
     assert!(stand.one(release).await.is_allowed());
     assert!(stand.decide(&ask(2)).await.is_allowed());
 }

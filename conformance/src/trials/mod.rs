@@ -22,7 +22,8 @@ mod waits;
 
 use std::future::Future;
 
-use tollgate_core::{AlgorithmKind, OperationMemory, Store};
+use tollgate_core::AlgorithmKind;
+use tollgate_core::store::{IdempotencyRetention, Store};
 
 use crate::samples::{Sample, samples};
 use crate::stand::Stand;
@@ -40,7 +41,7 @@ const EXACT: Need = Need {
     otherwise: "the store trades exactness for something else",
 };
 const OPERATION_IDS: Need = Need {
-    met: |capability, _| capability.operation_ids != OperationMemory::None,
+    met: |capability, _| capability.idempotency != IdempotencyRetention::None,
     otherwise: "the store does not remember operation ids",
 };
 const SNAPSHOTS: Need = Need {

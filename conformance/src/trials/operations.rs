@@ -1,6 +1,7 @@
 //! A call that is repeated with its operation id is answered, and not executed again.
 
-use tollgate_core::{Action, AlgorithmKind, Limit, OperationId, Outcome, Request, Run, Store, Verdict};
+use tollgate_core::store::{Run, Store};
+use tollgate_core::{Action, AlgorithmKind, IdempotencyKey, Limit, Outcome, Request, Verdict};
 
 use super::Plan;
 use crate::samples::Sample;
@@ -17,8 +18,8 @@ fn facts(verdict: &Verdict) -> Vec<(Outcome, u32)> {
 }
 
 async fn repeated<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample) {
-    let id = OperationId::unique();
-    let take = [stand.charge(&limit, WHO).cost(3)];
+    let id = IdempotencyKey::unique();
+    let take = [stand.charge(&limit, WHO).with_cost(3)];
     let first = stand.decide_as(id, &take).await;
     let after = stand.peek(&limit).await;
     for _ in 0..5 {
@@ -26,15 +27,15 @@ async fn repeated<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample) {
     }
     assert_eq!(stand.peek(&limit).await, after, "and executed once");
     if limit.kind() != AlgorithmKind::Concurrency {
-        let id = OperationId::unique();
-        let back = [stand.charge(&limit, WHO).cost(2).action(Action::Refund { at: None })];
+        let id = IdempotencyKey::unique();
+        let back = [stand.charge(&limit, WHO).with_cost(2).with_action(Action::Refund { at: None })];
         assert!(stand.decide_as(id, &back).await.is_allowed());
         let after = stand.peek(&limit).await;
         assert!(stand.decide_as(id, &back).await.is_allowed());
         assert_eq!(stand.peek(&limit).await, after, "given back once");
     }
     let before = stand.peek(&limit).await;
-    let _ = stand.decide_as(OperationId::unique(), &take).await;
+    let _ = stand.decide_as(IdempotencyKey::unique(), &take).await;
     let moved = stand.peek(&limit).await;
     assert!(moved != before || before.is_denied(), "another id is another call");
 }
@@ -43,7 +44,7 @@ async fn repeated<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample) {
 async fn run<S: Store>(stand: Stand<S>) {
     let limit = Limit::per_hour(3).build("api").expect("valid");
     let charges = [stand.charge(&limit, WHO)];
-    let run = [Run::new(Request::new(&charges).with_id(OperationId::unique()), 10)];
+    let run = [Run::new(Request::new(&charges).with_idempotency_key(IdempotencyKey::unique()), 10)];
     for _ in 0..2 {
         let told = stand.store().decide_batch(&run, stand.now()).await.remove(0).expect("the store answers");
         assert_eq!(told.passed(), 3, "of ten");

@@ -1,6 +1,7 @@
 //! Looking takes nothing, and answers as a cost of 1 would be answered.
 
-use tollgate_core::{Action, Store};
+use tollgate_core::Action;
+use tollgate_core::store::Store;
 
 use super::Plan;
 use crate::samples::Sample;

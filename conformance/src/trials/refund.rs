@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Action, AlgorithmKind, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, AlgorithmKind};
 
 use super::Plan;
 use crate::samples::Sample;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Action, Atomicity, Charge, LeaseId, Store};
+use tollgate_core::store::{Atomicity, Store};
+use tollgate_core::{Action, Charge, LeaseId};
 
 use super::Plan;
 use crate::pure::Pure;
@@ -128,10 +129,10 @@ fn ask<'a, S: Store>(charge: Charge<'a>, stand: &Stand<S>, random: &mut Seed) ->
         1 => Action::Debit { at: instant(random) },
         2 => Action::Refund { at: instant(random) },
         3 => Action::Take { max_wait: Some(Duration::from_millis(random.below(3_000))) },
-        4 if random.once_in(3) => Action::Forget,
+        4 if random.once_in(3) => Action::Reset,
         5 => Action::Renew,
         6 => Action::Release,
         _ => Action::Take { max_wait: None },
     };
-    charge.cost(cost).action(action).lease(LeaseId::new(random.below(14).into()))
+    charge.with_cost(cost).with_action(action).with_lease(LeaseId::new(random.below(14).into()))
 }

@@ -1,6 +1,7 @@
 //! A batch answers as its requests one by one would be answered, in order.
 
-use tollgate_core::{Request, Run, RunVerdict, State, Store};
+use tollgate_core::Request;
+use tollgate_core::store::{Run, RunVerdict, State, Store};
 
 use super::Plan;
 use crate::pure::Pure;
@@ -14,7 +15,7 @@ pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
 
 /// A store that sends only states back can give every caller of a run its own verdict.
 async fn replayed<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample) {
-    let charges = [stand.charge(&limit, WHO).cost(2)];
+    let charges = [stand.charge(&limit, WHO).with_cost(2)];
     let run = Run::new(Request::new(&charges), 9);
     let told = stand.store().decide_batch(&[run], stand.now()).await.remove(0).expect("the store answers");
     assert_eq!(told, RunVerdict::replay(&run, &mut [State::default()], stand.now()));
@@ -22,12 +23,13 @@ async fn replayed<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample) {
 }
 
 async fn batch<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample) {
-    let (one, three) = ([stand.charge(&limit, WHO)], [stand.charge(&limit, WHO).cost(3)]);
-    let another = [stand.charge(&limit, "another").cost(2)];
-    let unsupported = [stand.charge(&limit, WHO).action(match limit.refusal(tollgate_core::Action::Renew) {
-        Some(_) => tollgate_core::Action::Renew,
-        None => tollgate_core::Action::Debit { at: None },
-    })];
+    let (one, three) = ([stand.charge(&limit, WHO)], [stand.charge(&limit, WHO).with_cost(3)]);
+    let another = [stand.charge(&limit, "another").with_cost(2)];
+    let unsupported =
+        [stand.charge(&limit, WHO).with_action(match limit.refusal(tollgate_core::Action::Renew) {
+            Some(_) => tollgate_core::Action::Renew,
+            None => tollgate_core::Action::Debit { at: None },
+        })];
     let plan: [(&[_], u32); 7] =
         [(&one, 3), (&another, 2), (&three, 2), (&unsupported, 1), (&one, 7), (&another, 0), (&another, 9)];
     let runs: Vec<_> = plan.iter().map(|(charges, count)| Run::new(Request::new(charges), *count)).collect();

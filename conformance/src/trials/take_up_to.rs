@@ -1,6 +1,7 @@
 //! As many as there are, in one step.
 
-use tollgate_core::{Action, Store};
+use tollgate_core::Action;
+use tollgate_core::store::Store;
 
 use super::Plan;
 use crate::pure::Pure;
@@ -24,7 +25,7 @@ async fn take_up_to<S: Store>(stand: Stand<S>, Sample { limit, name, .. }: Sampl
     }
     let mut pure = Pure::default();
     for most in [3, 0, whole * 2, 1, whole] {
-        let charge = [stand.charge(&limit, "another").cost(most).action(Action::TakeUpTo)];
+        let charge = [stand.charge(&limit, "another").with_cost(most).with_action(Action::TakeUpTo)];
         assert_eq!(stand.decide(&charge).await, pure.decide(&charge, stand.now()), "up to {most}");
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Action, AlgorithmKind, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, AlgorithmKind};
 
 use super::Plan;
 use crate::samples::Sample;
@@ -71,7 +72,7 @@ async fn cancel<S: Store>(stand: Stand<S>, Sample { limit, name, .. }: Sample) {
     );
     let undo = async |cost: u32, start: Duration| {
         let refund = Action::Refund { at: Some(stand.now() + start) };
-        stand.one(stand.charge(&limit, WHO).cost(cost).action(refund)).await.granted()
+        stand.one(stand.charge(&limit, WHO).with_cost(cost).with_action(refund)).await.granted()
     };
     let given_first = undo(2, first.start_after()).await;
     let given_second = undo(3, second.start_after()).await;

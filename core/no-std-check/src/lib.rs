@@ -7,7 +7,8 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::panic::PanicInfo;
 use core::ptr::null_mut;
 
-use tollgate_core::{Limit, State, Time};
+use tollgate_core::store::State;
+use tollgate_core::{Limit, Time};
 
 struct NoMemory;
 

@@ -132,7 +132,7 @@ impl Rules for Concurrency {
                 let places = state.remove(ask.lease).map_or(0, |held| held.places);
                 self.answer(state, now, Outcome::Allowed, u32::try_from(places).unwrap_or(u32::MAX), 0)
             }
-            Action::Forget => {
+            Action::Reset => {
                 state.held.clear();
                 self.answer(state, now, Outcome::Allowed, 0, 0)
             }
@@ -142,22 +142,6 @@ impl Rules for Concurrency {
 
     fn fresh_at(&self, state: &Leases) -> Time {
         state.held.last().map_or(Time::EPOCH, |last| Time::from_nanos(last.expires))
-    }
-
-    fn merge(&self, state: &mut Leases, other: &Leases) {
-        for theirs in &other.held {
-            let same = |mine: &&mut Held| {
-                mine.id == theirs.id && (mine.id != LeaseId::ANONYMOUS || mine.expires == theirs.expires)
-            };
-            match state.held.iter_mut().find(same) {
-                Some(mine) => {
-                    mine.expires = mine.expires.max(theirs.expires);
-                    mine.places = mine.places.max(theirs.places);
-                }
-                None => state.held.push(*theirs),
-            }
-        }
-        state.held.sort_by_key(|held| held.expires);
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the two halves of the id")]
@@ -193,13 +177,13 @@ mod tests {
 
     use crate::Limit;
     use crate::charge::Action;
-    use crate::trying::Trying;
+    use crate::worked_example::Example;
 
     const ACQUIRE: Action = Action::Take { max_wait: None };
 
     #[test]
     fn the_place_of_a_crashed_holder_comes_back_after_its_lease() {
-        let mut flight = Trying::new(Limit::concurrent(20).lease(Duration::from_secs(30)));
+        let mut flight = Example::new(Limit::concurrent(20).lease(Duration::from_secs(30)));
         assert!((1..=20).all(|id| flight.lease(ACQUIRE, id).is_allowed()));
         flight.advance(Duration::from_secs(10));
         let full = flight.lease(ACQUIRE, 21);
@@ -214,7 +198,7 @@ mod tests {
 
     #[test]
     fn a_release_frees_the_place_once() {
-        let mut flight = Trying::new(Limit::concurrent(1));
+        let mut flight = Example::new(Limit::concurrent(1));
         assert!(flight.lease(ACQUIRE, 1).is_allowed());
         assert!(flight.lease(ACQUIRE, 2).is_denied());
         assert_eq!(flight.lease(Action::Release, 2).granted(), 0, "not the holder");
@@ -225,7 +209,7 @@ mod tests {
 
     #[test]
     fn asking_again_for_a_held_lease_keeps_it() {
-        let mut flight = Trying::new(Limit::concurrent(1).lease(Duration::from_secs(5)));
+        let mut flight = Example::new(Limit::concurrent(1).lease(Duration::from_secs(5)));
         assert!(flight.lease(ACQUIRE, 1).is_allowed());
         flight.advance(Duration::from_secs(3));
         assert!(flight.lease(ACQUIRE, 1).is_allowed());

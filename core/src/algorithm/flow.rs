@@ -11,14 +11,14 @@ use alloc::vec::Vec;
 use super::{ahead, signed};
 use crate::charge::{Action, Ask, Charge};
 use crate::decision::{Decision, Outcome, RawDecision, Source};
-use crate::pace::Pace;
+use crate::rate::Rate;
 use crate::time::{Time, nanos};
 
 /// The state: when the flow will be full again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[expect(clippy::exhaustive_structs, reason = "stores keep exactly this in their words")]
-pub struct FullAt {
+pub struct Tat {
     /// The instant; in the past, the state is as good as none.
     pub at: Time,
     /// Unconditional debits or reservations went past the capacity.
@@ -26,7 +26,7 @@ pub struct FullAt {
     /// A short digest of the numbers that it was written under ([`Flow::digest`]). Under other numbers an
     /// instant that lies further ahead than the capacity reaches is clamped, unless it is overdrawn: whoever
     /// was out of tokens stays so, but no longer than the new limit takes to fill.
-    pub numbers: u16,
+    pub digest: u16,
 }
 
 /// Who passes.
@@ -43,7 +43,7 @@ pub(super) enum Admission {
 /// A continuous flow: a pace and a capacity.
 #[derive(Clone, Copy, Debug)]
 pub struct Flow {
-    pace: Pace,
+    pace: Rate,
     /// Units that fit.
     room: u64,
     capacity: u32,
@@ -110,7 +110,7 @@ struct View {
 }
 
 impl Flow {
-    pub(super) fn new(pace: Pace, capacity: u32, admission: Admission) -> Self {
+    pub(super) fn new(pace: Rate, capacity: u32, admission: Admission) -> Self {
         let numbers = [pace.count(), pace.period(), capacity.into(), admission as u64];
         let digest = numbers.iter().fold(0, |digest: u64, number| {
             (digest.rotate_left(23) ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -122,7 +122,7 @@ impl Flow {
         Self { pace, room, capacity, admission, digest: digest.max(1), plain }
     }
 
-    /// A short digest of the numbers, never zero: what [`FullAt::numbers`] is under them.
+    /// A short digest of the numbers, never zero: what [`Tat::numbers`] is under them.
     #[inline]
     pub fn digest(&self) -> u16 {
         self.digest
@@ -144,7 +144,7 @@ impl Flow {
 
     /// Answers any charge; `None` beside the decision if nothing changes. The charge's key and limit do not
     /// matter here.
-    pub fn apply(&self, state: FullAt, now: Time, charge: &Charge<'_>) -> (Decision, Option<FullAt>) {
+    pub fn apply(&self, state: Tat, now: Time, charge: &Charge<'_>) -> (Decision, Option<Tat>) {
         self.decide(state, now, &charge.ask)
     }
 
@@ -169,16 +169,16 @@ impl Flow {
     }
 
     #[inline(never)]
-    pub(super) fn decide(&self, state: FullAt, now: Time, ask: &Ask) -> (Decision, Option<FullAt>) {
+    pub(super) fn decide(&self, state: Tat, now: Time, ask: &Ask) -> (Decision, Option<Tat>) {
         let view = self.view(state, now);
         match ask.action {
             Action::Take { max_wait } => self.take_in(view, ask.cost, max_wait.map(nanos)),
             Action::TakeUpTo => self.take_up_to(view, ask.cost),
             Action::Debit { at } => self.debit(view, state.at, ask.cost, at),
             Action::Refund { at } => self.refund(view, ask.cost, at),
-            Action::Forget => {
+            Action::Reset => {
                 let fresh = View { used: view.present, used_at: now.nanos(), ..view };
-                (self.answer(fresh, Outcome::Allowed, 0, 0), Some(FullAt::default()))
+                (self.answer(fresh, Outcome::Allowed, 0, 0), Some(Tat::default()))
             }
             Action::Renew | Action::Release => self.take_in(view, 0, None),
         }
@@ -186,12 +186,12 @@ impl Flow {
 
     /// A state under these numbers.
     #[inline]
-    pub fn state(&self, nanos: u64, overdrawn: bool) -> FullAt {
-        FullAt { at: Time::from_nanos(nanos), overdrawn, numbers: self.digest }
+    pub fn state(&self, nanos: u64, overdrawn: bool) -> Tat {
+        Tat { at: Time::from_nanos(nanos), overdrawn, digest: self.digest }
     }
 
     #[inline]
-    fn view(&self, state: FullAt, now: Time) -> View {
+    fn view(&self, state: Tat, now: Time) -> View {
         let present = self.pace.units(now.nanos());
         let full = present.saturating_add(self.room);
         let mut used_at = state.at.nanos();
@@ -199,7 +199,7 @@ impl Flow {
             return View { now, present, full, used: present, used_at: now.nanos(), clamped: false };
         }
         let mut clamped = false;
-        if state.numbers != self.digest && !state.overdrawn {
+        if state.digest != self.digest && !state.overdrawn {
             let full_at = self.pace.instant(full);
             clamped = used_at > full_at;
             used_at = used_at.min(full_at);
@@ -223,7 +223,7 @@ impl Flow {
     }
 
     #[inline]
-    fn take_in(&self, view: View, cost: u32, max_wait: Option<u64>) -> (Decision, Option<FullAt>) {
+    fn take_in(&self, view: View, cost: u32, max_wait: Option<u64>) -> (Decision, Option<Tat>) {
         let asked = cost.max(1);
         if asked > self.capacity && self.admission != Admission::Paid {
             return (self.answer(view, Outcome::NeverFits, 0, 0), None);
@@ -263,7 +263,7 @@ impl Flow {
     }
 
     #[inline]
-    fn commit(&self, view: View, end: u64, granted: u32, start: u64) -> (Decision, Option<FullAt>) {
+    fn commit(&self, view: View, end: u64, granted: u32, start: u64) -> (Decision, Option<Tat>) {
         // No state lies beyond the end of time, and the answer is that of the state.
         let used_at = self.pace.instant(end).min(Time::MAX.nanos());
         let end = if used_at == Time::MAX.nanos() { self.pace.units(used_at) } else { end };
@@ -272,7 +272,7 @@ impl Flow {
         (self.answer(View { used, used_at, ..view }, Outcome::Allowed, granted, start), Some(state))
     }
 
-    fn take_up_to(&self, view: View, most: u32) -> (Decision, Option<FullAt>) {
+    fn take_up_to(&self, view: View, most: u32) -> (Decision, Option<Tat>) {
         let there = match self.admission {
             Admission::Paid if view.used <= view.full => u64::from(most),
             Admission::Paid => 0,
@@ -284,7 +284,7 @@ impl Flow {
         (decision, state)
     }
 
-    fn debit(&self, view: View, full_at: Time, cost: u32, at: Option<Time>) -> (Decision, Option<FullAt>) {
+    fn debit(&self, view: View, full_at: Time, cost: u32, at: Option<Time>) -> (Decision, Option<Tat>) {
         // A debit that belongs to the past has been partly refilled since: from then on, or from when the bucket would have
         // been full if that was later. So debits of the past add up, as far back as states are remembered.
         let booked = at.map_or(view.now, |at| at.min(view.now)).max(full_at.min(view.now));
@@ -294,7 +294,7 @@ impl Flow {
         (decision, state.filter(|_| cost > 0))
     }
 
-    fn refund(&self, view: View, cost: u32, at: Option<Time>) -> (Decision, Option<FullAt>) {
+    fn refund(&self, view: View, cost: u32, at: Option<Time>) -> (Decision, Option<Tat>) {
         let worth = self.pace.tokens(u64::from(cost));
         let give = match at {
             None => worth,
@@ -320,26 +320,20 @@ impl Flow {
     }
 
     /// From when on the state equals a fresh one.
-    pub(super) fn fresh_at(state: &FullAt) -> Time {
+    pub(super) fn fresh_at(state: &Tat) -> Time {
         state.at
     }
 
-    pub(super) fn merge(state: &mut FullAt, other: &FullAt) {
-        if (other.at, other.overdrawn, other.numbers) > (state.at, state.overdrawn, state.numbers) {
-            *state = *other;
-        }
+    pub(super) fn words(state: &Tat) -> Vec<u64> {
+        vec![state.at.nanos(), u64::from(state.overdrawn), state.digest.into()]
     }
 
-    pub(super) fn words(state: &FullAt) -> Vec<u64> {
-        vec![state.at.nanos(), u64::from(state.overdrawn), state.numbers.into()]
-    }
-
-    pub(super) fn from_words(words: &[u64]) -> Option<FullAt> {
+    pub(super) fn from_words(words: &[u64]) -> Option<Tat> {
         match *words {
-            [at, overdrawn @ (0 | 1), numbers] => Some(FullAt {
+            [at, overdrawn @ (0 | 1), digest] => Some(Tat {
                 at: Time::from_nanos(at),
                 overdrawn: overdrawn == 1,
-                numbers: u16::try_from(numbers).ok()?,
+                digest: u16::try_from(digest).ok()?,
             }),
             _ => None,
         }
@@ -357,7 +351,7 @@ macro_rules! flow_algorithm {
         }
 
         impl $crate::algorithm::Rules for $name {
-            type State = $crate::algorithm::FullAt;
+            type State = $crate::algorithm::Tat;
 
             fn capacity(&self) -> u32 {
                 self.flow.capacity()
@@ -376,10 +370,6 @@ macro_rules! flow_algorithm {
 
             fn fresh_at(&self, state: &Self::State) -> $crate::Time {
                 $crate::algorithm::Flow::fresh_at(state)
-            }
-
-            fn merge(&self, state: &mut Self::State, other: &Self::State) {
-                $crate::algorithm::Flow::merge(state, other);
             }
 
             fn words(state: &Self::State) -> alloc::vec::Vec<u64> {

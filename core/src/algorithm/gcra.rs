@@ -7,7 +7,7 @@ use core::time::Duration;
 use super::flow::{Admission, Flow, flow_algorithm};
 use crate::decision::Decision;
 use crate::limit::{Limit, LimitBuilder};
-use crate::pace::Pace;
+use crate::rate::Rate;
 
 /// Theoretical arrival times.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct Gcra {
 }
 
 impl Gcra {
-    pub(crate) fn new(pace: Pace, burst: u32) -> Self {
+    pub(crate) fn new(pace: Rate, burst: u32) -> Self {
         Self { flow: Flow::new(pace, burst, Admission::Fits) }
     }
 }
@@ -70,7 +70,7 @@ mod tests {
 
     use super::RedisCellReply;
     use crate::Limit;
-    use crate::trying::Trying;
+    use crate::worked_example::Example;
 
     fn reply(decision: &crate::Decision) -> [i64; 5] {
         let RedisCellReply { limited, limit, remaining, retry_after, reset_after } = decision.into();
@@ -80,13 +80,13 @@ mod tests {
     #[test]
     fn answers_redis_cells_documented_exchange() {
         // CL.THROTTLE user123 15 30 60 1
-        let mut user = Trying::new(Limit::redis_cell(15, 30, Duration::from_secs(60)));
+        let mut user = Example::new(Limit::redis_cell(15, 30, Duration::from_secs(60)));
         assert_eq!(reply(&user.take(1)), [0, 16, 15, -1, 2]);
     }
 
     #[test]
     fn limits_after_the_burst_and_says_for_how_long() {
-        let mut user = Trying::new(Limit::redis_cell(2, 30, Duration::from_secs(60)));
+        let mut user = Example::new(Limit::redis_cell(2, 30, Duration::from_secs(60)));
         assert_eq!(reply(&user.take(1)), [0, 3, 2, -1, 2]);
         assert_eq!(reply(&user.take(1)), [0, 3, 1, -1, 4]);
         assert_eq!(reply(&user.take(1)), [0, 3, 0, -1, 6]);

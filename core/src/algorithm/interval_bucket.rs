@@ -112,7 +112,7 @@ impl Rules for IntervalBucket {
                 tokens.missing -= given;
                 self.answer(&tokens, now, Outcome::Allowed, u32::try_from(given).unwrap_or(u32::MAX), 0)
             }
-            Action::Forget => {
+            Action::Reset => {
                 tokens = Self::full(now);
                 self.answer(&tokens, now, Outcome::Allowed, 0, 0)
             }
@@ -125,25 +125,6 @@ impl Rules for IntervalBucket {
 
     fn fresh_at(&self, state: &Tokens) -> Time {
         Time::from_nanos(self.when_missing(state, 0))
-    }
-
-    fn merge(&self, state: &mut Tokens, other: &Tokens) {
-        if state.missing == 0 || other.missing == 0 {
-            if state.missing == 0 {
-                *state = other.clone();
-            }
-            return;
-        }
-        // Both as of the period that began later.
-        let since = state.since.max(other.since);
-        let as_of = |tokens: &Tokens| {
-            tokens
-                .missing
-                .saturating_sub(((since - tokens.since) / self.period).saturating_mul(self.count.into()))
-        };
-        let missing = as_of(state).max(as_of(other));
-        let overdrawn = state.overdrawn || other.overdrawn;
-        *state = Tokens { missing, since, overdrawn };
     }
 
     fn words(state: &Tokens) -> Vec<u64> {
@@ -165,11 +146,11 @@ mod tests {
     use core::time::Duration;
 
     use crate::Limit;
-    use crate::trying::{Trying, millis};
+    use crate::worked_example::{Example, millis};
 
     #[test]
     fn refills_all_at_once() {
-        let mut bucket = Trying::new(Limit::per_second(5).burst(10).refill_by_interval());
+        let mut bucket = Example::new(Limit::per_second(5).burst(10).refill_by_interval());
         assert_eq!(bucket.take(10).remaining(), 0);
         bucket.advance(millis(999));
         let early = bucket.take(1);
@@ -181,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_debit_below_zero_is_repaid_by_intervals() {
-        let mut bucket = Trying::new(Limit::per_second(5).burst(5).refill_by_interval());
+        let mut bucket = Example::new(Limit::per_second(5).burst(5).refill_by_interval());
         assert_eq!(bucket.debit(12).debt(), 7);
         assert_eq!(bucket.take(1).retry_after(), Some(Duration::from_secs(2)));
         bucket.advance(Duration::from_secs(2));
@@ -190,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_late_debit_from_a_full_bucket_begins_the_period() {
-        let mut bucket = Trying::new(Limit::per_second(10).refill_by_interval());
+        let mut bucket = Example::new(Limit::per_second(10).refill_by_interval());
         let then = bucket.now();
         bucket.advance(millis(400));
         let late = bucket.debit_at(4, then);
@@ -202,7 +183,7 @@ mod tests {
 
     #[test]
     fn reserves_at_the_end_of_an_interval() {
-        let mut bucket = Trying::new(Limit::per_second(5).refill_by_interval());
+        let mut bucket = Example::new(Limit::per_second(5).refill_by_interval());
         assert!(bucket.take(3).is_allowed());
         bucket.advance(millis(400));
         assert_eq!(bucket.reserve(4, Duration::from_secs(1)).start_after(), millis(600));

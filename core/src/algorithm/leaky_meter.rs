@@ -3,7 +3,7 @@
 //! The dual of the token bucket: its level is the tokens that are missing there, so both decide alike.
 
 use super::flow::{Admission, Flow, flow_algorithm};
-use crate::pace::Pace;
+use crate::rate::Rate;
 
 /// A level that drains continuously.
 #[derive(Clone, Debug)]
@@ -12,7 +12,7 @@ pub(crate) struct LeakyMeter {
 }
 
 impl LeakyMeter {
-    pub(crate) fn new(pace: Pace, burst: u32) -> Self {
+    pub(crate) fn new(pace: Rate, burst: u32) -> Self {
         Self { flow: Flow::new(pace, burst, Admission::Fits) }
     }
 }
@@ -22,12 +22,12 @@ flow_algorithm!(LeakyMeter);
 #[cfg(test)]
 mod tests {
     use crate::Limit;
-    use crate::trying::{Trying, millis};
+    use crate::worked_example::{Example, millis};
 
     #[test]
     fn is_the_dual_of_the_token_bucket() {
-        let mut meter = Trying::new(Limit::per_second(10).burst(10).leaky_bucket());
-        let mut bucket = Trying::new(Limit::per_second(10).burst(10));
+        let mut meter = Example::new(Limit::per_second(10).burst(10).leaky_bucket());
+        let mut bucket = Example::new(Limit::per_second(10).burst(10));
         for step in 0..1_000_u32 {
             assert_eq!(meter.take(step % 7), bucket.take(step % 7), "step {step}");
             meter.advance(millis(u64::from(step % 13) * 31));

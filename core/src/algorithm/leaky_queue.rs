@@ -5,7 +5,7 @@
 //! capacity.
 
 use super::flow::{Admission, Flow, flow_algorithm};
-use crate::pace::Pace;
+use crate::rate::Rate;
 
 /// A queue that lets one start at a time.
 #[derive(Clone, Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct LeakyQueue {
 }
 
 impl LeakyQueue {
-    pub(crate) fn new(pace: Pace, waiting: u32) -> Self {
+    pub(crate) fn new(pace: Rate, waiting: u32) -> Self {
         Self { flow: Flow::new(pace, waiting + 1, Admission::InTurn) }
     }
 }
@@ -26,11 +26,11 @@ mod tests {
     use core::time::Duration;
 
     use crate::Limit;
-    use crate::trying::{Trying, millis};
+    use crate::worked_example::{Example, millis};
 
     #[test]
     fn starts_are_a_second_apart_whatever_the_arrivals() {
-        let mut queue = Trying::new(Limit::per_minute(60).queue(10));
+        let mut queue = Example::new(Limit::per_minute(60).queue(10));
         let begin = queue.now();
         let mut starts = Vec::new();
         for pause in [0, 0, 300, 50, 1_900, 0, 10] {
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn at_most_the_stated_number_waits() {
-        let mut queue = Trying::new(Limit::per_second(1).queue(2));
+        let mut queue = Example::new(Limit::per_second(1).queue(2));
         assert_eq!(queue.peek().remaining(), 3);
         assert!((0..3).all(|_| queue.take(1).is_allowed()));
         let spilled = queue.take(1);
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn an_impatient_caller_is_not_queued() {
-        let mut queue = Trying::new(Limit::per_second(1).queue(5));
+        let mut queue = Example::new(Limit::per_second(1).queue(5));
         assert!(queue.take(2).is_allowed());
         let impatient = queue.reserve(1, Duration::from_millis(1500));
         assert_eq!((impatient.is_denied(), impatient.retry_after()), (true, Some(millis(500))));

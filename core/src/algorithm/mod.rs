@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 
 pub(crate) use concurrency::{Concurrency, Leases};
 pub(crate) use fixed_window::{FixedWindow, Window};
-pub use flow::{Flow, FullAt, PlainTake};
+pub use flow::{Flow, PlainTake, Tat};
 pub(crate) use gcra::Gcra;
 pub use gcra::RedisCellReply;
 pub(crate) use interval_bucket::{IntervalBucket, Tokens};
@@ -165,8 +165,6 @@ pub(crate) trait Rules {
     }
     /// From when on the state equals a fresh one.
     fn fresh_at(&self, state: &Self::State) -> Time;
-    /// The tighter of two views of the same key. Merging twice changes nothing.
-    fn merge(&self, state: &mut Self::State, other: &Self::State);
     fn words(state: &Self::State) -> Vec<u64>;
     /// `None` if the words cannot have come from [`words`](Self::words).
     fn from_words(words: &[u64]) -> Option<Self::State>;
@@ -202,10 +200,6 @@ macro_rules! algorithms {
 
             pub(crate) fn fresh_at(&self, body: &mut Body) -> Time {
                 match self { $(Self::$name(rules) => rules.fresh_at(body.$body())),* }
-            }
-
-            pub(crate) fn merge(&self, body: &mut Body, other: &mut Body) {
-                match self { $(Self::$name(rules) => rules.merge(body.$body(), other.$body())),* }
             }
 
             pub(crate) fn words(&self, body: &mut Body) -> Vec<u64> {
@@ -284,7 +278,7 @@ macro_rules! bodies {
 }
 
 bodies! {
-    Flow(FullAt) => flow,
+    Flow(Tat) => flow,
     Tokens(Tokens) => tokens,
     Window(Window) => window,
     Log(Log) => log,

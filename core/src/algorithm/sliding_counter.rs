@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use super::{Count, Rules, ahead};
 use crate::charge::{Action, Ask};
 use crate::decision::{Decision, Outcome};
-use crate::pace::{scale_down, scale_up};
+use crate::rate::{scale_down, scale_up};
 use crate::time::Time;
 
 /// The sum of the last sub-buckets.
@@ -157,7 +157,7 @@ impl Rules for SlidingCounter {
                 });
                 self.answer(state, now, Outcome::Allowed, u32::try_from(given).unwrap_or(u32::MAX), 0)
             }
-            Action::Forget => {
+            Action::Reset => {
                 state.counts.fill(0);
                 self.answer(state, now, Outcome::Allowed, 0, 0)
             }
@@ -176,24 +176,6 @@ impl Rules for SlidingCounter {
         }
     }
 
-    fn merge(&self, state: &mut Counters, other: &Counters) {
-        let (mut mine, mut theirs) = (state.clone(), other.clone());
-        // Both as of the newer one; what the older has not seen yet is empty there.
-        let newest = mine.newest.max(theirs.newest);
-        for counters in [&mut mine, &mut theirs] {
-            if counters.counts.len() != self.parts as usize || counters.period != self.period {
-                self.adopt(counters, newest);
-            }
-        }
-        let now = Time::from_nanos(self.begin(mine.newest.max(theirs.newest)));
-        self.roll(&mut mine, now);
-        self.roll(&mut theirs, now);
-        for (mine, theirs) in mine.counts.iter_mut().zip(&theirs.counts) {
-            *mine = (*mine).max(*theirs);
-        }
-        *state = mine;
-    }
-
     fn words(state: &Counters) -> Vec<u64> {
         [state.period, state.newest].into_iter().chain(state.counts.iter().copied()).collect()
     }
@@ -201,7 +183,7 @@ impl Rules for SlidingCounter {
     fn from_words(words: &[u64]) -> Option<Counters> {
         match words {
             [period, newest, counts @ ..]
-                if counts.len() <= crate::limit::MAX_SUB_BUCKETS as usize && *newest < 1 << 62 =>
+                if counts.len() <= crate::Limit::MAX_SUB_BUCKETS as usize && *newest < 1 << 62 =>
             {
                 Some(Counters { period: *period, newest: *newest, counts: counts.to_vec() })
             }
@@ -215,11 +197,11 @@ mod tests {
     use core::time::Duration;
 
     use crate::Limit;
-    use crate::trying::{Trying, hours_and_minutes};
+    use crate::worked_example::{Example, hours_and_minutes};
 
     #[test]
     fn worked_example_of_three_sub_buckets() {
-        let mut hourly = Trying::new(Limit::per_hour(100).sliding_counter(3));
+        let mut hourly = Example::new(Limit::per_hour(100).sliding_counter(3));
         for (minute, hits) in [(5, 10), (25, 20), (45, 30)] {
             hourly.set(hours_and_minutes(2, minute));
             assert!(hourly.take(hits).is_allowed());
@@ -236,7 +218,7 @@ mod tests {
 
     #[test]
     fn says_when_enough_has_gone_out_of_sight() {
-        let mut hourly = Trying::new(Limit::per_hour(100).sliding_counter(3));
+        let mut hourly = Example::new(Limit::per_hour(100).sliding_counter(3));
         hourly.set(hours_and_minutes(2, 5));
         assert!(hourly.take(60).is_allowed());
         hourly.set(hours_and_minutes(2, 25));
@@ -247,7 +229,7 @@ mod tests {
 
     #[test]
     fn uneven_sub_buckets_tile_the_period() {
-        let mut third = Trying::new(Limit::per_second(6).sliding_counter(7));
+        let mut third = Example::new(Limit::per_second(6).sliding_counter(7));
         assert!(third.take(6).is_allowed());
         let wait = third.take(1).retry_after().expect("a wait cures it");
         third.advance(wait.saturating_sub(Duration::from_nanos(1)));
@@ -258,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_change_keeps_the_count() {
-        let mut hourly = Trying::new(Limit::per_hour(100).sliding_counter(3));
+        let mut hourly = Example::new(Limit::per_hour(100).sliding_counter(3));
         assert!(hourly.take(60).is_allowed());
         hourly.change(Limit::per_hour(70).sliding_counter(12));
         assert_eq!(hourly.peek().remaining(), 10);

@@ -189,7 +189,7 @@ impl Rules for SlidingLog {
                 let given = state.take_back(at.map_or(u64::MAX, Time::nanos), ask.cost.into());
                 self.answer(state, now, Outcome::Allowed, u32::try_from(given).unwrap_or(u32::MAX), 0)
             }
-            Action::Forget => {
+            Action::Reset => {
                 *state = Log::default();
                 self.answer(state, now, Outcome::Allowed, 0, 0)
             }
@@ -217,17 +217,6 @@ impl Rules for SlidingLog {
         }
     }
 
-    fn merge(&self, state: &mut Log, other: &Log) {
-        let mut both: Vec<Entry> = state.entries.iter().chain(&other.entries).copied().collect();
-        // Of one instant the larger view counts, so that merging twice changes nothing.
-        both.sort_by_key(|entry| (entry.at, core::cmp::Reverse(entry.cost)));
-        both.dedup_by_key(|entry| entry.at);
-        *state = Log {
-            used: both.iter().fold(0, |sum, entry| sum.saturating_add(entry.cost)),
-            entries: both.into(),
-        };
-    }
-
     fn words(state: &Log) -> Vec<u64> {
         state.entries.iter().flat_map(|entry| [entry.at, entry.cost]).collect()
     }
@@ -248,7 +237,7 @@ mod tests {
     use core::time::Duration;
 
     use crate::Limit;
-    use crate::trying::Trying;
+    use crate::worked_example::Example;
 
     fn seconds(seconds: u64) -> Duration {
         Duration::from_secs(seconds)
@@ -256,7 +245,7 @@ mod tests {
 
     #[test]
     fn worked_example_with_denied_actions_counted() {
-        let mut hammered = Trying::new(Limit::per(2, seconds(10)).sliding_log().count_denied());
+        let mut hammered = Example::new(Limit::per(2, seconds(10)).sliding_log().count_denied());
         assert!(hammered.take(1).is_allowed());
         assert!(hammered.take(1).is_allowed());
         for _ in 0..30 {
@@ -271,7 +260,7 @@ mod tests {
 
     #[test]
     fn without_the_option_denied_actions_do_not_count() {
-        let mut log = Trying::new(Limit::per(2, seconds(10)).sliding_log());
+        let mut log = Example::new(Limit::per(2, seconds(10)).sliding_log());
         assert!(log.take(1).is_allowed());
         log.advance(seconds(4));
         assert!(log.take(1).is_allowed());
@@ -284,7 +273,7 @@ mod tests {
 
     #[test]
     fn a_gap_keeps_actions_apart() {
-        let mut log = Trying::new(Limit::per(100, seconds(1)).sliding_log().min_gap(seconds(3)));
+        let mut log = Example::new(Limit::per(100, seconds(1)).sliding_log().min_gap(seconds(3)));
         assert!(log.take(1).is_allowed());
         log.advance(seconds(2));
         assert_eq!(log.take(1).retry_after(), Some(seconds(1)), "though the period is over");
@@ -294,7 +283,7 @@ mod tests {
 
     #[test]
     fn a_late_debit_is_booked_where_it_belongs() {
-        let mut log = Trying::new(Limit::per(10, seconds(10)).sliding_log());
+        let mut log = Example::new(Limit::per(10, seconds(10)).sliding_log());
         let then = log.now();
         log.advance(seconds(6));
         assert_eq!(log.debit_at(7, then).remaining(), 3);
@@ -304,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_refund_reaches_what_happened_at_its_very_instant() {
-        let mut log = Trying::new(Limit::per_second(2).sliding_log());
+        let mut log = Example::new(Limit::per_second(2).sliding_log());
         let then = log.now();
         assert!(log.take(2).is_allowed());
         assert_eq!(log.refund_at(1, then).remaining(), 1);
@@ -312,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_debit_that_is_a_whole_period_old_is_out_of_sight() {
-        let mut log = Trying::new(Limit::per_second(5).sliding_log());
+        let mut log = Example::new(Limit::per_second(5).sliding_log());
         let then = log.now();
         log.advance(Duration::from_secs(1));
         assert_eq!(log.debit_at(3, then).remaining(), 5);

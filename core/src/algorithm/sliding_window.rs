@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use super::{Count, Rules, ahead};
 use crate::charge::{Action, Ask};
 use crate::decision::{Decision, Outcome};
-use crate::pace::{scale_down, scale_up};
+use crate::rate::{scale_down, scale_up};
 use crate::time::Time;
 
 /// The previous window, weighted, plus the current one.
@@ -156,7 +156,7 @@ impl Rules for SlidingWindow {
                 });
                 self.answer(&windows, now, Outcome::Allowed, u32::try_from(given).unwrap_or(u32::MAX))
             }
-            Action::Forget => {
+            Action::Reset => {
                 windows = TwoWindows { previous: 0, current: 0, ..windows };
                 self.answer(&windows, now, Outcome::Allowed, 0)
             }
@@ -172,20 +172,6 @@ impl Rules for SlidingWindow {
             return Time::EPOCH;
         }
         Time::from_nanos(state.start.saturating_add(windows * self.period))
-    }
-
-    fn merge(&self, state: &mut TwoWindows, other: &TwoWindows) {
-        if other.start > state.start {
-            let mine = core::mem::replace(state, other.clone());
-            if mine.start.saturating_add(self.period) == other.start {
-                state.previous = state.previous.max(mine.current.min(self.count.into()));
-            }
-        } else if other.start == state.start {
-            state.previous = state.previous.max(other.previous);
-            state.current = state.current.max(other.current);
-        } else if other.start.saturating_add(self.period) == state.start {
-            state.previous = state.previous.max(other.current.min(self.count.into()));
-        }
     }
 
     fn words(state: &TwoWindows) -> Vec<u64> {
@@ -207,11 +193,11 @@ mod tests {
     use core::time::Duration;
 
     use crate::Limit;
-    use crate::trying::{Trying, millis};
+    use crate::worked_example::{Example, millis};
 
     #[test]
     fn worked_example_of_the_weighted_windows() {
-        let mut window = Trying::new(Limit::per_second(100).sliding_window());
+        let mut window = Example::new(Limit::per_second(100).sliding_window());
         assert!(window.take(80).is_allowed());
         window.advance(Duration::from_millis(1300));
         assert!(window.take(43).is_allowed());
@@ -222,7 +208,7 @@ mod tests {
 
     #[test]
     fn retry_after_is_exact_within_and_across_windows() {
-        let mut window = Trying::new(Limit::per_second(10).sliding_window());
+        let mut window = Example::new(Limit::per_second(10).sliding_window());
         assert!(window.take(10).is_allowed());
         for cost in [1, 7] {
             let denied = window.take(cost);
@@ -236,7 +222,7 @@ mod tests {
 
     #[test]
     fn an_old_debit_is_weighted_like_what_happened_then() {
-        let mut window = Trying::new(Limit::per_second(10).sliding_window());
+        let mut window = Example::new(Limit::per_second(10).sliding_window());
         let then = window.now();
         window.advance(Duration::from_millis(1500));
         assert_eq!(window.debit_at(8, then).remaining(), 6, "half of 8 is still in sight");

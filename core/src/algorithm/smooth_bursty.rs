@@ -7,7 +7,7 @@
 //! are kept as time.
 
 use super::flow::{Admission, Flow, flow_algorithm};
-use crate::pace::Pace;
+use crate::rate::Rate;
 
 /// Stored permits and a next free ticket.
 #[derive(Clone, Debug)]
@@ -16,7 +16,7 @@ pub(crate) struct SmoothBursty {
 }
 
 impl SmoothBursty {
-    pub(crate) fn new(pace: Pace, burst: u32) -> Self {
+    pub(crate) fn new(pace: Rate, burst: u32) -> Self {
         Self { flow: Flow::new(pace, burst, Admission::Paid) }
     }
 }
@@ -28,18 +28,18 @@ mod tests {
     use core::time::Duration;
 
     use crate::Limit;
-    use crate::trying::{Trying, millis};
+    use crate::worked_example::{Example, millis};
 
     /// What a blocking acquire would do: reserve, wait for the start, and say how long that was.
-    fn acquire(smooth: &mut Trying, permits: u32) -> Duration {
+    fn acquire(smooth: &mut Example, permits: u32) -> Duration {
         let wait = smooth.reserve(permits, Duration::from_secs(3600)).start_after();
         smooth.advance(wait);
         wait
     }
 
     /// Five a second with the second's worth of permits that an idle limiter has stored already used.
-    fn exhausted() -> Trying {
-        let mut smooth = Trying::new(Limit::per_second(5).burst(5).smooth());
+    fn exhausted() -> Example {
+        let mut smooth = Example::new(Limit::per_second(5).burst(5).smooth());
         assert_eq!(smooth.take(5).start_after(), Duration::ZERO);
         smooth
     }

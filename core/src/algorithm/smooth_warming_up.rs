@@ -16,13 +16,13 @@ use alloc::vec::Vec;
 use super::{Count, Rules, ahead};
 use crate::charge::{Action, Ask};
 use crate::decision::{Decision, Outcome};
-use crate::pace::{Pace, scale_down};
+use crate::rate::{Rate, scale_down};
 use crate::time::{Time, nanos};
 
 /// Stored permits and a next free ticket; slow when cold.
 #[derive(Clone, Debug)]
 pub(crate) struct SmoothWarmingUp {
-    pace: Pace,
+    pace: Rate,
     warm_up: u64,
     cold: u64,
 }
@@ -39,7 +39,7 @@ pub(crate) struct Warmth {
 }
 
 impl SmoothWarmingUp {
-    pub(crate) fn new(pace: Pace, warm_up: u64, cold: u32) -> Self {
+    pub(crate) fn new(pace: Rate, warm_up: u64, cold: u32) -> Self {
         Self { pace, warm_up, cold: cold.into() }
     }
 
@@ -153,7 +153,7 @@ impl Rules for SmoothWarmingUp {
                 warmth.free_at = self.pace.instant(end).max(now.nanos());
                 self.answer(&warmth, now, Outcome::Allowed, given, 0)
             }
-            Action::Forget => {
+            Action::Reset => {
                 warmth = Warmth { warmed: 0, free_at: now.nanos(), warm_up: self.warm_up };
                 self.answer(&warmth, now, Outcome::Allowed, 0, 0)
             }
@@ -166,12 +166,6 @@ impl Rules for SmoothWarmingUp {
 
     fn fresh_at(&self, state: &Warmth) -> Time {
         Time::from_nanos(state.free_at.saturating_add(state.warmed))
-    }
-
-    fn merge(&self, state: &mut Warmth, other: &Warmth) {
-        if (other.free_at, other.warmed) > (state.free_at, state.warmed) {
-            *state = other.clone();
-        }
     }
 
     fn words(state: &Warmth) -> Vec<u64> {
@@ -193,9 +187,9 @@ mod tests {
     use core::time::Duration;
 
     use crate::Limit;
-    use crate::trying::{Trying, millis};
+    use crate::worked_example::{Example, millis};
 
-    fn acquire(smooth: &mut Trying) -> u128 {
+    fn acquire(smooth: &mut Example) -> u128 {
         let wait = smooth.reserve(1, Duration::from_secs(3600)).start_after();
         smooth.advance(wait);
         wait.as_millis()
@@ -206,14 +200,14 @@ mod tests {
 
     #[test]
     fn warms_up_along_the_classic_schedule() {
-        let mut smooth = Trying::new(Limit::per_second(2).warm_up(Duration::from_secs(4)));
+        let mut smooth = Example::new(Limit::per_second(2).warm_up(Duration::from_secs(4)));
         let waits: Vec<_> = (0..8).map(|_| acquire(&mut smooth)).collect();
         assert_eq!(waits, COLD);
     }
 
     #[test]
     fn cools_down_again_when_idle() {
-        let mut smooth = Trying::new(Limit::per_second(2).warm_up(Duration::from_secs(4)));
+        let mut smooth = Example::new(Limit::per_second(2).warm_up(Duration::from_secs(4)));
         for _ in 0..8 {
             acquire(&mut smooth);
         }
@@ -225,7 +219,7 @@ mod tests {
 
     #[test]
     fn stays_warm_under_load_that_leaves_no_idle_time() {
-        let mut smooth = Trying::new(Limit::per_second(2).warm_up(Duration::from_secs(4)));
+        let mut smooth = Example::new(Limit::per_second(2).warm_up(Duration::from_secs(4)));
         for _ in 0..8 {
             acquire(&mut smooth);
         }
@@ -236,7 +230,7 @@ mod tests {
 
     #[test]
     fn a_rate_change_keeps_the_debt() {
-        let mut smooth = Trying::new(Limit::per_second(2).warm_up(Duration::from_secs(4)));
+        let mut smooth = Example::new(Limit::per_second(2).warm_up(Duration::from_secs(4)));
         assert!(smooth.take(1).is_allowed());
         let owed = smooth.take(1).retry_after();
         smooth.change(Limit::per_second(4).warm_up(Duration::from_secs(4)));

@@ -1,7 +1,7 @@
 //! Token bucket: starts full, refilled continuously, admits what fits into the tokens there are.
 
 use super::flow::{Admission, Flow, flow_algorithm};
-use crate::pace::Pace;
+use crate::rate::Rate;
 
 /// A capacity of tokens, refilled continuously.
 #[derive(Clone, Debug)]
@@ -10,7 +10,7 @@ pub(crate) struct TokenBucket {
 }
 
 impl TokenBucket {
-    pub(crate) fn new(pace: Pace, burst: u32) -> Self {
+    pub(crate) fn new(pace: Rate, burst: u32) -> Self {
         Self { flow: Flow::new(pace, burst, Admission::Fits) }
     }
 }
@@ -20,11 +20,11 @@ flow_algorithm!(TokenBucket);
 #[cfg(test)]
 mod tests {
     use crate::Limit;
-    use crate::trying::{Trying, millis};
+    use crate::worked_example::{Example, millis};
 
     #[test]
     fn worked_example_at_ten_per_second() {
-        let mut bucket = Trying::new(Limit::per_second(10).burst(10));
+        let mut bucket = Example::new(Limit::per_second(10).burst(10));
         assert_eq!(bucket.take(6).remaining(), 4);
         bucket.advance(millis(200));
         let second = bucket.take(5);
@@ -34,7 +34,7 @@ mod tests {
 
     #[test]
     fn worked_example_at_two_per_second() {
-        let mut bucket = Trying::new(Limit::per_second(2).burst(10));
+        let mut bucket = Example::new(Limit::per_second(2).burst(10));
         assert_eq!(bucket.take(6).remaining(), 4);
         bucket.advance(millis(200));
         let second = bucket.take(5);
@@ -46,7 +46,7 @@ mod tests {
     #[test]
     fn debits_of_the_past_add_up() {
         // Each was refilled by now if it had been alone; all of them together are four seconds' worth of two.
-        let mut bucket = Trying::new(Limit::per_second(10).burst(10));
+        let mut bucket = Example::new(Limit::per_second(10).burst(10));
         let then = bucket.now();
         bucket.advance(millis(2_000));
         for debit in 1..=4_u32 {
@@ -58,7 +58,7 @@ mod tests {
     #[test]
     fn an_uneven_rate_does_not_drift() {
         // 700 million a second is 1.43 ns each: rounding either way would be off by a third.
-        let mut bucket = Trying::new(Limit::per_second(700_000_000).burst(1));
+        let mut bucket = Example::new(Limit::per_second(700_000_000).burst(1));
         let mut passed = 0_u64;
         for _ in 0..7_000_000 {
             passed += u64::from(bucket.take(1).is_allowed());

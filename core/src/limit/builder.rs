@@ -9,22 +9,25 @@ use crate::algorithm::{
     Algorithm, AlgorithmKind, Concurrency, FixedWindow, Gcra, IntervalBucket, LeakyMeter, LeakyQueue,
     SlidingCounter, SlidingLog, SlidingWindow, SmoothBursty, SmoothWarmingUp, TokenBucket,
 };
-use crate::pace::Pace;
+use crate::rate::Rate;
 use crate::time::nanos;
 
-/// The largest count, burst, queue and cost. Small enough that every product with a period fits the
-/// numbers of a scripting language or one multiply-divide.
-pub const MAX_COUNT: u32 = 1_000_000_000;
-/// The longest period, block time and lease: a leap year.
-pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
-/// The longest a bucket may take to fill.
-pub const MAX_FILL: Duration = Duration::from_secs(30 * 366 * 24 * 60 * 60);
-/// The most entries a state may hold one by one: a sliding log's actions, a concurrency limit's places.
-pub const MAX_ENTRIES: u32 = 100_000;
-/// The most sub-buckets of a sliding counter.
-pub const MAX_SUB_BUCKETS: u32 = 256;
-/// The longest name, in bytes.
-pub const MAX_NAME: usize = 128;
+/// Bounds of a limit's parameters.
+impl Limit {
+    /// The largest count, burst, queue and cost. Small enough that every product with a period fits the numbers of a
+    /// scripting language or one multiply-divide.
+    pub const MAX_COUNT: u32 = 1_000_000_000;
+    /// The longest period, block time and lease: a leap year.
+    pub const MAX_PERIOD: Duration = Duration::from_secs(366 * 24 * 60 * 60);
+    /// The longest time that a bucket may take to fill.
+    pub const MAX_FILL: Duration = Duration::from_secs(30 * 366 * 24 * 60 * 60);
+    /// The most entries of one state: a sliding log's timestamps, a concurrency limit's leases.
+    pub const MAX_ENTRIES: u32 = 100_000;
+    /// The most sub-buckets of a sliding counter.
+    pub const MAX_SUB_BUCKETS: u32 = 256;
+    /// The longest name, in bytes.
+    pub const MAX_NAME: usize = 128;
+}
 
 /// Collects a limit's numbers; [`build`](Self::build) checks them.
 ///
@@ -192,7 +195,7 @@ struct Checked<'b> {
 impl Checked<'_> {
     fn refuse(&self, field: &'static str, problem: impl Into<String>, advice: &str) -> LimitError {
         LimitError {
-            name: self.name.chars().take(MAX_NAME).collect(),
+            name: self.name.chars().take(Limit::MAX_NAME).collect(),
             field,
             problem: problem.into(),
             advice: advice.to_string(),
@@ -203,14 +206,14 @@ impl Checked<'_> {
         self.check_name()?;
         self.check_options()?;
         let b = self.builder;
-        let count = self.number("count", b.count, MAX_COUNT)?;
+        let count = self.number("count", b.count, Limit::MAX_COUNT)?;
         Ok(match b.kind {
             AlgorithmKind::TokenBucket => TokenBucket::new(self.pace()?, self.burst()?).into(),
             AlgorithmKind::Gcra => Gcra::new(self.pace()?, self.burst()?).into(),
             AlgorithmKind::LeakyMeter => LeakyMeter::new(self.pace()?, self.burst()?).into(),
             AlgorithmKind::SmoothBursty => SmoothBursty::new(self.pace()?, self.burst()?).into(),
             AlgorithmKind::LeakyQueue => {
-                let waiting = self.number("waiting", b.waiting, MAX_COUNT - 1)?;
+                let waiting = self.number("waiting", b.waiting, Limit::MAX_COUNT - 1)?;
                 self.fits_fill("waiting", waiting)?;
                 LeakyQueue::new(self.pace()?, waiting).into()
             }
@@ -222,7 +225,7 @@ impl Checked<'_> {
             AlgorithmKind::SlidingWindow => SlidingWindow::new(count, self.period()?).into(),
             AlgorithmKind::SlidingCounter => {
                 let period = self.period()?;
-                let parts = self.number("sub_buckets", b.sub_buckets, MAX_SUB_BUCKETS)?;
+                let parts = self.number("sub_buckets", b.sub_buckets, Limit::MAX_SUB_BUCKETS)?;
                 if u64::from(parts) > period {
                     let problem = format!("are {parts}, more than the {period} ns of the period");
                     return Err(self.refuse("sub_buckets", problem, "use fewer, or a longer period"));
@@ -230,7 +233,7 @@ impl Checked<'_> {
                 SlidingCounter::new(count, period, parts).into()
             }
             AlgorithmKind::SlidingLog => {
-                self.number("count", count, MAX_ENTRIES)?;
+                self.number("count", count, Limit::MAX_ENTRIES)?;
                 let gap = self.span("min_gap", b.min_gap)?;
                 SlidingLog::new(count, self.period()?, gap, b.count_denied).into()
             }
@@ -240,7 +243,7 @@ impl Checked<'_> {
                 SmoothWarmingUp::new(self.pace()?, warm_up, cold).into()
             }
             AlgorithmKind::Concurrency => {
-                self.number("count", count, MAX_ENTRIES)?;
+                self.number("count", count, Limit::MAX_ENTRIES)?;
                 let lease = self.span("lease", Some(b.lease.unwrap_or(Duration::from_secs(60))))?;
                 Concurrency::new(count, lease).into()
             }
@@ -251,9 +254,9 @@ impl Checked<'_> {
         if self.name.is_empty() {
             return Err(self.refuse("name", "is empty", "name what is limited, such as `api`"));
         }
-        if self.name.len() > MAX_NAME {
+        if self.name.len() > Limit::MAX_NAME {
             let problem = format!("has {} bytes", self.name.len());
-            return Err(self.refuse("name", problem, &format!("use at most {MAX_NAME}")));
+            return Err(self.refuse("name", problem, &format!("use at most {}", Limit::MAX_NAME)));
         }
         if self.name.chars().any(char::is_control) {
             return Err(self.refuse("name", "has control characters", "use printable ones"));
@@ -324,7 +327,7 @@ impl Checked<'_> {
         match span {
             None => Ok(0),
             Some(span) if span.is_zero() => Err(self.refuse(field, "is zero", "use at least a nanosecond")),
-            Some(span) if span > MAX_PERIOD => {
+            Some(span) if span > Limit::MAX_PERIOD => {
                 Err(self.refuse(field, format!("is {span:?}"), "use at most 366 days"))
             }
             Some(span) => Ok(nanos(span)),
@@ -335,25 +338,25 @@ impl Checked<'_> {
         self.span("period", Some(self.builder.period))
     }
 
-    fn pace(&self) -> Result<Pace, LimitError> {
+    fn pace(&self) -> Result<Rate, LimitError> {
         let period = self.period()?;
         let count = u64::from(self.builder.count);
         if count > period {
             let problem = format!("is {count} in {period} ns, more than one per nanosecond");
             return Err(self.refuse("count", problem, "count in larger units, or use a longer period"));
         }
-        Ok(Pace::new(count, period))
+        Ok(Rate::new(count, period))
     }
 
     fn burst(&self) -> Result<u32, LimitError> {
         let burst = self.builder.burst.unwrap_or(self.builder.count);
-        self.fits_fill("burst", self.number("burst", burst, MAX_COUNT)?)
+        self.fits_fill("burst", self.number("burst", burst, Limit::MAX_COUNT)?)
     }
 
     /// A capacity must fill up within a time that instants can express.
     fn fits_fill(&self, field: &'static str, capacity: u32) -> Result<u32, LimitError> {
         let fill = u128::from(capacity) * u128::from(self.period()?) / u128::from(self.builder.count);
-        if fill > MAX_FILL.as_nanos() {
+        if fill > Limit::MAX_FILL.as_nanos() {
             let years = fill / (366 * 24 * 60 * 60 * 1_000_000_000);
             let problem = format!("of {capacity} would take {years} years to fill at this rate");
             return Err(self.refuse(field, problem, "use at most 30 years' worth"));

@@ -2,14 +2,14 @@
 
 mod builder;
 mod error;
-mod numbers;
+mod parameters;
 
 use alloc::sync::Arc;
 use core::time::Duration;
 
-pub use builder::{LimitBuilder, MAX_COUNT, MAX_ENTRIES, MAX_FILL, MAX_NAME, MAX_PERIOD, MAX_SUB_BUCKETS};
+pub use builder::LimitBuilder;
 pub use error::LimitError;
-pub use numbers::Numbers;
+pub use parameters::Parameters;
 
 use crate::algorithm::{Algorithm, AlgorithmKind, Flow};
 use crate::charge::{Action, Charge};

@@ -73,14 +73,14 @@ fn the_same_name_and_algorithm_is_the_same_state() {
 
 #[test]
 fn extreme_numbers_are_accepted_and_do_not_overflow() {
-    let fastest = Limit::per_second(MAX_COUNT).build("fastest").expect("one per nanosecond");
-    let slowest = Limit::per(1, MAX_PERIOD).burst(30).build("slowest").expect("thirty years");
+    let fastest = Limit::per_second(Limit::MAX_COUNT).build("fastest").expect("one per nanosecond");
+    let slowest = Limit::per(1, Limit::MAX_PERIOD).burst(30).build("slowest").expect("thirty years");
     for limit in [fastest, slowest] {
         for now in [crate::Time::EPOCH, crate::Time::from_secs(1_790_000_000), crate::Time::MAX] {
-            let mut state = crate::State::default();
-            let taken = state.apply(&limit.charge("key").cost(limit.capacity()), now);
+            let mut state = crate::store::State::default();
+            let taken = state.apply(&limit.charge("key").with_cost(limit.capacity()), now);
             assert!(taken.is_allowed() || now == crate::Time::MAX, "{taken:?}");
-            let owed = limit.charge("key").cost(u32::MAX).action(Action::Debit { at: None });
+            let owed = limit.charge("key").with_cost(u32::MAX).with_action(Action::Debit { at: None });
             for _ in 0..10 {
                 let _ = state.apply(&owed, now);
             }

@@ -1,10 +1,12 @@
-//! What a user holds: a store and a clock.
+//! The limiter: a store and a clock.
 
 #[cfg(feature = "std")]
 mod lease;
-#[cfg(feature = "std")]
-mod line;
 mod now;
+#[cfg(feature = "std")]
+mod permit;
+#[cfg(feature = "std")]
+mod queue;
 mod reservation;
 #[cfg(feature = "std")]
 mod waiting;
@@ -14,9 +16,11 @@ use core::future::Future;
 
 #[cfg(feature = "std")]
 pub use lease::Lease;
+#[cfg(feature = "std")]
+pub use permit::Permit;
 pub use reservation::Reservation;
 #[cfg(feature = "std")]
-pub use waiting::Patience;
+pub use waiting::Wait;
 
 use crate::charge::{Action, Charge, Request};
 use crate::clock::Clock;
@@ -26,34 +30,34 @@ use crate::decision::{Decision, Verdict};
 use crate::error::StoreError;
 use crate::event::{Event, Observer};
 use crate::key::Key;
-use crate::limit::{Limit, MAX_COUNT};
+use crate::limit::Limit;
 use crate::store::Store;
 
-/// Decides whether something may pass, on a store and by a clock.
+/// Checks charges against limits, on a store and by a clock.
 ///
-/// Methods that end in `_now` are there if the store never waits; they need no runtime. The others are
-/// there on every store.
+/// Methods that end in `_now` exist if the store never waits, and need no runtime. The others are async, and exist on
+/// every store.
 ///
-/// A limiter is made once and shared; it needs no `mut`.
+/// A limiter is created once and shared; no method needs `&mut`.
 pub struct Limiter<S, #[cfg(feature = "std")] C = SystemClock, #[cfg(not(feature = "std"))] C> {
     store: S,
     clock: C,
     observer: Option<Arc<dyn Observer>>,
     exactly_once: bool,
     #[cfg(feature = "std")]
-    line: line::Lines,
+    queues: queue::Queues,
 }
 
 #[cfg(feature = "std")]
 impl<S: Store> Limiter<S> {
-    /// A limiter on `store`, by the machine's clock.
+    /// Creates a limiter on `store`, by the system clock.
     pub fn new(store: S) -> Self {
         Self::with_clock(store, SystemClock::new())
     }
 }
 
 impl<S: Store, C: Clock> Limiter<S, C> {
-    /// A limiter on `store`, by `clock`.
+    /// Creates a limiter on `store`, by `clock`.
     pub fn with_clock(store: S, clock: C) -> Self {
         Self {
             store,
@@ -61,43 +65,43 @@ impl<S: Store, C: Clock> Limiter<S, C> {
             observer: None,
             exactly_once: false,
             #[cfg(feature = "std")]
-            line: line::Lines::default(),
+            queues: queue::Queues::default(),
         }
     }
 
-    /// Names plain checks, too, on stores whose answers may be lost. A check whose answer was lost is then asked for
-    /// again, and counts once; otherwise it is an error that says that it may have taken effect. Everything else
-    /// (debits, refunds, reservations, leases) is always named. The store has to remember every check for that, which
-    /// costs it about as much as the check itself.
+    /// Sends idempotency keys with plain checks, too, on stores whose calls may end with an unknown effect. A check whose
+    /// answer was lost is then repeated and counts once; without it, it is an error that says that the check may have
+    /// taken effect. Everything else (debits, refunds, reservations, leases) always has an idempotency key. The store has
+    /// to remember every check for that, which costs it about as much as the check itself. Default: off.
     #[must_use]
     pub fn exactly_once(mut self) -> Self {
         self.exactly_once = true;
         self
     }
 
-    /// Tells `observer` what happens.
+    /// Sends events to `observer`.
     #[must_use]
-    pub fn observed_by(mut self, observer: Arc<dyn Observer>) -> Self {
+    pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
         self.observer = Some(observer);
         self
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &S {
         &self.store
     }
 
-    /// The store, to put something around it.
+    /// Returns the store, to wrap it.
     pub fn into_store(self) -> S {
         self.store
     }
 
-    /// The clock.
+    /// Returns the clock.
     pub fn clock(&self) -> &C {
         &self.clock
     }
 
-    /// May one pass?
+    /// Checks whether one unit is allowed, and debits it.
     #[inline]
     pub fn check<'k>(
         &self,
@@ -107,7 +111,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         self.charge(limit.charge(key))
     }
 
-    /// May this charge pass? For a cost, a wait or another action; [`Limit::charge`] makes one.
+    /// Decides a charge with a cost, a maximum wait or another action; [`Limit::charge`] creates one.
     #[inline]
     #[expect(
         clippy::manual_async_fn,
@@ -115,8 +119,8 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     )]
     pub fn charge(&self, charge: Charge<'_>) -> impl Future<Output = Result<Decision, StoreError>> + Send {
         async move {
-            let decision = if self.names(core::slice::from_ref(&charge)) {
-                self.charge_named(&charge).await?
+            let decision = if self.needs_key(core::slice::from_ref(&charge)) {
+                self.charge_idempotent(&charge).await?
             } else {
                 self.store.decide_one(&charge, &self.clock).await?
             };
@@ -125,13 +129,18 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         }
     }
 
-    async fn charge_named(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
+    async fn charge_idempotent(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
         let request = self.request(core::slice::from_ref(charge));
-        let verdict = self.store.decide(request, self.clock.now()).await?;
-        verdict.into_first().ok_or_else(StoreError::no_decision)
+        self.store.decide(request, self.clock.now()).await?.into_single()
     }
 
-    /// May they all pass? All are debited or none is.
+    /// Decides a charge whose result nobody awaits.
+    #[cfg(feature = "std")]
+    fn charge_detached(&self, charge: Charge<'_>) {
+        self.store.decide_detached(self.request(&[charge]), self.clock.now());
+    }
+
+    /// Checks several charges: all of them are debited or none is.
     pub async fn check_all<'a>(&self, charges: impl AsRef<[Charge<'a>]>) -> Result<Verdict, StoreError> {
         let charges = charges.as_ref();
         let verdict = self.store.decide(self.request(charges), self.clock.now()).await?;
@@ -139,61 +148,63 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         Ok(verdict)
     }
 
-    /// What would be answered, without taking anything.
+    /// Checks whether one unit would be allowed, without debiting it.
     pub async fn peek<'k>(&self, limit: &'k Limit, key: impl Into<Key<'k>>) -> Result<Decision, StoreError> {
-        self.charge(limit.charge(key).cost(0)).await
+        self.charge(limit.charge(key).with_cost(0)).await
     }
 
-    /// Takes as many as there are, at most `most`, in one step; [`Decision::granted`] says how many.
+    /// Debits as many as there are, at most `most`, in one step; [`Decision::granted`] says how many.
     pub async fn take_up_to<'k>(
         &self,
         limit: &'k Limit,
         key: impl Into<Key<'k>>,
         most: u32,
     ) -> Result<Decision, StoreError> {
-        self.charge(limit.charge(key).cost(most.min(MAX_COUNT)).action(Action::TakeUpTo)).await
+        self.charge(limit.charge(key).with_cost(most.min(Limit::MAX_COUNT)).with_action(Action::TakeUpTo))
+            .await
     }
 
-    /// Takes `cost` whatever there is. The balance may go below zero; time repays it.
+    /// Debits `cost` unconditionally. The balance may go below zero, and is repaid over time.
     pub async fn debit<'k>(
         &self,
         limit: &'k Limit,
         key: impl Into<Key<'k>>,
         cost: u32,
     ) -> Result<Decision, StoreError> {
-        self.charge(limit.charge(key).cost(cost).action(Action::Debit { at: None })).await
+        self.charge(limit.charge(key).with_cost(cost).with_action(Action::Debit { at: None })).await
     }
 
-    /// Gives `cost` back.
+    /// Refunds `cost`.
     pub async fn refund<'k>(
         &self,
         limit: &'k Limit,
         key: impl Into<Key<'k>>,
         cost: u32,
     ) -> Result<Decision, StoreError> {
-        self.charge(limit.charge(key).cost(cost).action(Action::Refund { at: None })).await
+        self.charge(limit.charge(key).with_cost(cost).with_action(Action::Refund { at: None })).await
     }
 
-    /// Forgets the key: as good as new.
-    pub async fn forget<'k>(&self, limit: &'k Limit, key: impl Into<Key<'k>>) -> Result<(), StoreError> {
-        self.charge(limit.charge(key).action(Action::Forget)).await.map(drop)
+    /// Resets the key: its state equals a fresh one afterwards.
+    pub async fn reset<'k>(&self, limit: &'k Limit, key: impl Into<Key<'k>>) -> Result<(), StoreError> {
+        self.charge(limit.charge(key).with_action(Action::Reset)).await.map(drop)
     }
 
-    /// Where answers may be lost, a call is named, so that it can be repeated without being executed twice. Plain
-    /// checks are named only if that was asked for: to remember them would cost as much as to decide them.
+    /// Where calls may end with an unknown effect, they get an idempotency key, so that they can be repeated without being
+    /// executed twice. Plain checks get one only with [`exactly_once`](Self::exactly_once): to remember them would cost as
+    /// much as to decide them.
     #[inline]
-    fn names(&self, charges: &[Charge<'_>]) -> bool {
-        // The store is asked last: nearly all are plain checks.
+    fn needs_key(&self, charges: &[Charge<'_>]) -> bool {
+        // The capability comes last: nearly all charges are plain checks.
         cfg!(feature = "std")
-            && charges.iter().any(|charge| (self.exactly_once || !charge.is_check()) && !charge.only_looks())
-            && self.store.capability().may_lose_answers
+            && charges.iter().any(|charge| (self.exactly_once || !charge.is_check()) && !charge.is_peek())
+            && self.store.capability().unknown_effects
     }
 
     fn request<'a>(&self, charges: &'a [Charge<'a>]) -> Request<'a> {
         let request = Request::new(charges);
         #[cfg(feature = "std")]
-        if self.names(charges) {
-            return request.with_id(crate::OperationId::unique());
+        if self.needs_key(charges) {
+            return request.with_idempotency_key(crate::IdempotencyKey::unique());
         }
         request
     }

@@ -1,4 +1,4 @@
-//! The limiter's methods on stores that never wait: the same charges, without a runtime.
+//! The limiter's methods on stores that never wait: synchronous, without a runtime.
 
 use super::Limiter;
 use crate::charge::{Action, Charge};
@@ -6,24 +6,24 @@ use crate::clock::Clock;
 use crate::decision::{Decision, Verdict};
 use crate::error::StoreError;
 use crate::key::Key;
-use crate::limit::{Limit, MAX_COUNT};
+use crate::limit::Limit;
 use crate::store::ImmediateStore;
 
 impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
-    /// May one pass?
+    /// Checks whether one unit is allowed, and debits it.
     #[inline]
     pub fn check_now<'k>(&self, limit: &'k Limit, key: impl Into<Key<'k>>) -> Decision {
         self.decide_now(&limit.charge(key))
     }
 
-    /// May this charge pass? An error only if the limit's algorithm cannot do what it asks.
+    /// Decides a charge. An error only if the limit's algorithm does not support its action.
     #[inline]
     pub fn charge_now(&self, charge: Charge<'_>) -> Result<Decision, StoreError> {
         charge.supported()?;
         Ok(self.decide_now(&charge))
     }
 
-    /// May they all pass? All are debited or none is.
+    /// Checks several charges: all of them are debited or none is.
     pub fn check_all_now<'a>(&self, charges: impl AsRef<[Charge<'a>]>) -> Result<Verdict, StoreError> {
         let charges = charges.as_ref();
         let verdict = self.store.decide_now(self.request(charges), self.clock.now())?;
@@ -31,39 +31,41 @@ impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
         Ok(verdict)
     }
 
-    /// What would be answered, without taking anything.
+    /// Checks whether one unit would be allowed, without debiting it.
     pub fn peek_now<'k>(&self, limit: &'k Limit, key: impl Into<Key<'k>>) -> Decision {
-        self.decide_now(&limit.charge(key).cost(0))
+        self.decide_now(&limit.charge(key).with_cost(0))
     }
 
-    /// Takes as many as there are, at most `most`, in one step.
+    /// Debits as many as there are, at most `most`, in one step; [`Decision::granted`] says how many.
     pub fn take_up_to_now<'k>(&self, limit: &'k Limit, key: impl Into<Key<'k>>, most: u32) -> Decision {
-        self.decide_now(&limit.charge(key).cost(most.min(MAX_COUNT)).action(Action::TakeUpTo))
+        self.decide_now(
+            &limit.charge(key).with_cost(most.min(Limit::MAX_COUNT)).with_action(Action::TakeUpTo),
+        )
     }
 
-    /// Takes `cost` whatever there is.
+    /// Debits `cost` unconditionally. The balance may go below zero, and is repaid over time.
     pub fn debit_now<'k>(
         &self,
         limit: &'k Limit,
         key: impl Into<Key<'k>>,
         cost: u32,
     ) -> Result<Decision, StoreError> {
-        self.charge_now(limit.charge(key).cost(cost).action(Action::Debit { at: None }))
+        self.charge_now(limit.charge(key).with_cost(cost).with_action(Action::Debit { at: None }))
     }
 
-    /// Gives `cost` back.
+    /// Refunds `cost`.
     pub fn refund_now<'k>(
         &self,
         limit: &'k Limit,
         key: impl Into<Key<'k>>,
         cost: u32,
     ) -> Result<Decision, StoreError> {
-        self.charge_now(limit.charge(key).cost(cost).action(Action::Refund { at: None }))
+        self.charge_now(limit.charge(key).with_cost(cost).with_action(Action::Refund { at: None }))
     }
 
-    /// Forgets the key: as good as new.
-    pub fn forget_now<'k>(&self, limit: &'k Limit, key: impl Into<Key<'k>>) {
-        let _ = self.decide_now(&limit.charge(key).action(Action::Forget));
+    /// Resets the key: its state equals a fresh one afterwards.
+    pub fn reset_now<'k>(&self, limit: &'k Limit, key: impl Into<Key<'k>>) {
+        let _ = self.decide_now(&limit.charge(key).with_action(Action::Reset));
     }
 
     #[inline]

@@ -1,4 +1,4 @@
-//! Debit now, start later.
+//! Reservations: debited now, started later.
 
 use core::time::Duration;
 
@@ -12,8 +12,18 @@ use crate::limit::Limit;
 use crate::store::{ImmediateStore, Store};
 use crate::time::Time;
 
-/// What was debited now to start later. Dropping it changes nothing: the debit stands.
-#[derive(Clone, Copy, Debug)]
+/// A charge that was debited now to start later. Dropping it changes nothing: the debit stands.
+///
+/// It is cancelled at most once, so it is neither `Copy` nor `Clone`:
+///
+/// ```compile_fail
+/// # use tollgate_core::{Limiter, Reservation, store::ImmediateStore};
+/// # fn twice<S: ImmediateStore>(limiter: &Limiter<S>, reservation: Reservation<'_>) {
+/// let _ = limiter.cancel_now(reservation);
+/// let _ = limiter.cancel_now(reservation); // error: use of moved value
+/// # }
+/// ```
+#[derive(Debug)]
 #[must_use = "a reservation says when to start"]
 pub struct Reservation<'a> {
     charge: Charge<'a>,
@@ -22,34 +32,34 @@ pub struct Reservation<'a> {
 }
 
 impl<'a> Reservation<'a> {
-    /// The decision; denied if the start would have been later than the caller would wait.
+    /// Returns the decision; denied if the start would have been later than the maximum wait.
     pub fn decision(&self) -> &Decision {
         &self.decision
     }
 
-    /// It was made.
+    /// Returns whether the charge was debited.
     pub fn is_allowed(&self) -> bool {
         self.decision.is_allowed()
     }
 
-    /// How long after it was made to start.
+    /// Returns when to start, counted from when the reservation was made.
     pub fn start_after(&self) -> Duration {
         self.decision.start_after()
     }
 
-    /// The charge that gives it back: only what no later reservation queued behind. What others than the store
-    /// decided was not debited where it would be given back.
-    fn undo(&self) -> Option<Charge<'a>> {
+    /// The charge that cancels it: refunds only what no later reservation queued behind. A decision that the store did
+    /// not make was not debited there.
+    fn cancellation(&self) -> Option<Charge<'a>> {
         match self.decision.source() {
-            Source::Store => self.charge.undo(&self.decision, self.decided_at),
-            _ => None,
+            Source::Store => self.charge.compensation(&self.decision, self.decided_at),
+            Source::Fallback | Source::Policy | Source::Switch | Source::Shadow => None,
         }
     }
 }
 
 impl<S: Store, C: Clock> Limiter<S, C> {
-    /// Debits one now if it can start within `max_wait`; the reservation says when. Windows and logs cannot
-    /// reserve: for them this is an error.
+    /// Debits one now if it can start within `max_wait`; the reservation says when. An error on windows and logs, which
+    /// cannot reserve.
     pub async fn reserve<'a>(
         &self,
         limit: &'a Limit,
@@ -64,26 +74,26 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         charge: Charge<'a>,
         max_wait: Duration,
     ) -> Result<Reservation<'a>, StoreError> {
-        let charge = charge.waiting_up_to(max_wait);
+        let charge = charge.with_max_wait(max_wait);
         let verdict = self.check_all([charge]).await?;
         let decided_at = verdict.decided_at();
-        let decision = verdict.into_first().ok_or_else(StoreError::no_decision)?;
+        let decision = verdict.into_single()?;
         Ok(Reservation { charge, decision, decided_at })
     }
 
-    /// Gives back what no later reservation queued behind. What was given is in [`Decision::granted`].
+    /// Cancels a reservation: refunds what no later reservation queued behind. [`Decision::granted`] says how much that was.
     pub async fn cancel(&self, reservation: Reservation<'_>) -> Result<Decision, StoreError> {
-        match reservation.undo() {
-            Some(undo) => self.charge(undo).await,
+        match reservation.cancellation() {
+            Some(refund) => self.charge(refund).await,
             None => Ok(*reservation.decision()),
         }
     }
 
-    /// The same without waiting for the answer, for callers that are being dropped.
+    /// Cancels a reservation without awaiting the result, for callers that are being dropped.
     #[cfg(feature = "std")]
     pub(super) fn cancel_detached(&self, reservation: &Reservation<'_>) {
-        if let Some(undo) = reservation.undo() {
-            self.store.decide_detached(self.request(&[undo]), self.clock.now());
+        if let Some(refund) = reservation.cancellation() {
+            self.charge_detached(refund);
         }
     }
 }
@@ -96,7 +106,7 @@ impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
         key: impl Into<Key<'a>>,
         max_wait: Duration,
     ) -> Result<Reservation<'a>, StoreError> {
-        let charge = limit.charge(key).waiting_up_to(max_wait);
+        let charge = limit.charge(key).with_max_wait(max_wait);
         let decided_at = self.clock.now();
         charge.supported()?;
         let decision = self.store.charge_now(&charge, &decided_at);
@@ -104,8 +114,9 @@ impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
         Ok(Reservation { charge, decision, decided_at })
     }
 
-    /// Gives back what no later reservation queued behind.
+    /// Cancels a reservation: refunds what no later reservation queued behind.
+    #[expect(clippy::needless_pass_by_value, reason = "a reservation is cancelled once")]
     pub fn cancel_now(&self, reservation: Reservation<'_>) -> Decision {
-        reservation.undo().map_or(*reservation.decision(), |undo| self.decide_now(&undo))
+        reservation.cancellation().map_or(*reservation.decision(), |refund| self.decide_now(&refund))
     }
 }

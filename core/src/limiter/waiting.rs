@@ -1,4 +1,4 @@
-//! Waiting until something may pass.
+//! Waiting until a charge passes.
 
 use core::future::{Future, poll_fn};
 use core::hash::BuildHasher;
@@ -17,30 +17,29 @@ use crate::key::Key;
 use crate::limit::Limit;
 use crate::store::{ImmediateStore, Store};
 
-/// How long a caller would wait. A plain [`Duration`] is one without jitter.
+/// How long a caller would wait, and with how much jitter. A plain [`Duration`] is a wait without jitter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Patience {
+pub struct Wait {
     max_wait: Duration,
     jitter: Duration,
 }
 
-impl Patience {
-    /// Waits at most `max_wait`.
+impl Wait {
+    /// Creates a wait of at most `max_wait`, without jitter.
     pub const fn up_to(max_wait: Duration) -> Self {
         Self { max_wait, jitter: Duration::ZERO }
     }
 
-    /// Starts up to `jitter` later than it could, at random, so that those who wait for the same instant
-    /// do not all start together.
+    /// Starts at random up to `jitter` later than possible, so that callers that wait for the same instant do not all
+    /// start together.
     #[must_use]
-    pub const fn jitter(mut self, jitter: Duration) -> Self {
+    pub const fn with_jitter(mut self, jitter: Duration) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// How long to wait for something that is due in `wait`: a random part of the jitter longer, as far as the
-    /// patience goes.
-    fn stretched(&self, wait: Duration, left: Duration) -> Duration {
+    /// How long to wait for what is due in `wait`: a random part of the jitter longer, within the maximum wait.
+    fn with_delay(&self, wait: Duration, left: Duration) -> Duration {
         wait.saturating_add(self.delay().min(left.saturating_sub(wait)))
     }
 
@@ -53,77 +52,76 @@ impl Patience {
     }
 }
 
-impl From<Duration> for Patience {
+impl From<Duration> for Wait {
     fn from(max_wait: Duration) -> Self {
         Self::up_to(max_wait)
     }
 }
 
 impl<S: Store, C: Timer> Limiter<S, C> {
-    /// Waits until one may pass, first come first served. Denied at once if that would take longer than the
-    /// caller's patience.
+    /// Waits until one unit passes, first come, first served. Denied at once if that would take longer than `wait`.
     ///
-    /// Where the algorithm reserves, the place is debited at once and the order is the store's. Elsewhere
-    /// waiting means asking again at `retry_after`, and the order is that of this limiter. Dropping the
-    /// future gives back what no later caller queued behind, as far as the store can do that without waiting.
+    /// Where the algorithm reserves, the charge is debited at once and the order is the store's. Elsewhere waiting means
+    /// retrying at `retry_after`, and the order is that of this limiter. Dropping the future refunds what no later caller
+    /// queued behind, as far as the store can do that without blocking.
     ///
-    /// An error on concurrency limits: a place taken this way could not be released.
+    /// An error on concurrency limits: a slot acquired this way could not be released.
     pub async fn until_ready<'k>(
         &self,
         limit: &'k Limit,
         key: impl Into<Key<'k>>,
-        patience: impl Into<Patience>,
+        wait: impl Into<Wait>,
     ) -> Result<Decision, StoreError> {
-        self.charge_until_ready(limit.charge(key), patience).await
+        self.charge_until_ready(limit.charge(key), wait).await
     }
 
-    /// The same for a charge with a cost.
+    /// Waits as [`until_ready`](Self::until_ready) does, for a charge with a cost.
     pub async fn charge_until_ready(
         &self,
         charge: Charge<'_>,
-        patience: impl Into<Patience>,
+        wait: impl Into<Wait>,
     ) -> Result<Decision, StoreError> {
-        let patience = patience.into();
+        let wait = wait.into();
         waitable(&charge)?;
         if charge.limit().kind().reserves() {
-            self.reserved(charge, patience).await
+            self.reserved(charge, wait).await
         } else {
-            self.in_line(charge, patience).await
+            self.queued(charge, wait).await
         }
     }
 
-    async fn reserved(&self, charge: Charge<'_>, patience: Patience) -> Result<Decision, StoreError> {
-        let reservation = self.reserve_charge(charge, patience.max_wait).await?;
-        let wait = reservation.start_after();
-        if reservation.is_allowed() && !wait.is_zero() {
-            let undo = Undo { limiter: self, reservation: Some(reservation) };
-            self.clock.sleep(patience.stretched(wait, patience.max_wait)).await;
-            undo.started();
+    async fn reserved(&self, charge: Charge<'_>, wait: Wait) -> Result<Decision, StoreError> {
+        let reservation = self.reserve_charge(charge, wait.max_wait).await?;
+        let (decision, start) = (*reservation.decision(), reservation.start_after());
+        if decision.is_allowed() && !start.is_zero() {
+            let guard = CancelOnDrop { limiter: self, reservation: Some(reservation) };
+            self.clock.sleep(wait.with_delay(start, wait.max_wait)).await;
+            guard.started();
         }
-        Ok(*reservation.decision())
+        Ok(decision)
     }
 
-    async fn in_line(&self, charge: Charge<'_>, patience: Patience) -> Result<Decision, StoreError> {
-        let deadline = self.clock.now() + patience.max_wait;
-        let place = self.line.join(&charge);
-        let mut turn = pin!(place.first());
-        let mut too_late = pin!(self.clock.sleep(patience.max_wait));
+    async fn queued(&self, charge: Charge<'_>, wait: Wait) -> Result<Decision, StoreError> {
+        let deadline = self.clock.now() + wait.max_wait;
+        let ticket = self.queues.join(&charge);
+        let mut turn = pin!(ticket.turn());
+        let mut too_late = pin!(self.clock.sleep(wait.max_wait));
         let first = poll_fn(|context| match turn.as_mut().poll(context) {
             Poll::Ready(()) => Poll::Ready(true),
             Poll::Pending => too_late.as_mut().poll(context).map(|()| false),
         })
         .await;
         if !first {
-            // Others are still before us: say what there is, and take nothing.
-            let seen = self.charge(charge.cost(0)).await?;
-            return Ok(seen.denied_in_line());
+            // Others are still before this caller: peek, and take nothing.
+            let seen = self.charge(charge.with_cost(0)).await?;
+            return Ok(seen.denied_in_queue());
         }
         loop {
             let decision = self.charge(charge).await?;
             let left = deadline.since(self.clock.now());
             match decision.retry_after() {
-                Some(wait) if wait <= left => {
-                    self.clock.sleep(patience.stretched(wait, left)).await;
+                Some(pause) if pause <= left => {
+                    self.clock.sleep(wait.with_delay(pause, left)).await;
                 }
                 _ => return Ok(decision),
             }
@@ -134,9 +132,9 @@ impl<S: Store, C: Timer> Limiter<S, C> {
 /// Whether waiting makes sense for a charge.
 fn waitable(charge: &Charge<'_>) -> Result<(), StoreError> {
     let refuse = |why| Err(StoreError::unsupported(charge.limit().name(), why));
-    match (charge.limit().kind(), charge.get_action()) {
+    match (charge.limit().kind(), charge.action()) {
         (AlgorithmKind::Concurrency, _) => refuse(
-            "a place taken by waiting could not be released: acquire a lease, and ask again while there is none",
+            "a slot acquired by waiting could not be released: acquire a lease, and retry while none is free",
         ),
         (_, Action::Take { .. }) => Ok(()),
         _ => refuse("only a take can wait"),
@@ -144,42 +142,41 @@ fn waitable(charge: &Charge<'_>) -> Result<(), StoreError> {
 }
 
 impl<S: ImmediateStore, C: BlockingTimer> Limiter<S, C> {
-    /// Blocks the thread until one may pass. Denied at once if that would take longer than the caller's
-    /// patience. Where the algorithm reserves, first come first served; elsewhere those who block ask again at
-    /// `retry_after`, in no order.
+    /// Blocks the thread until one unit passes. Denied at once if that would take longer than `wait`. Where the algorithm
+    /// reserves, first come, first served; elsewhere blocked threads retry at `retry_after`, in no order.
     pub fn until_ready_blocking<'k>(
         &self,
         limit: &'k Limit,
         key: impl Into<Key<'k>>,
-        patience: impl Into<Patience>,
+        wait: impl Into<Wait>,
     ) -> Result<Decision, StoreError> {
-        self.charge_until_ready_blocking(limit.charge(key), patience)
+        self.charge_until_ready_blocking(limit.charge(key), wait)
     }
 
-    /// The same for a charge with a cost.
+    /// Blocks as [`until_ready_blocking`](Self::until_ready_blocking) does, for a charge with a cost.
     pub fn charge_until_ready_blocking(
         &self,
         mut charge: Charge<'_>,
-        patience: impl Into<Patience>,
+        wait: impl Into<Wait>,
     ) -> Result<Decision, StoreError> {
         waitable(&charge)?;
-        let (limit, patience) = (charge.limit(), patience.into());
-        let deadline = self.clock.now() + patience.max_wait;
+        let (limit, wait) = (charge.limit(), wait.into());
+        let deadline = self.clock.now() + wait.max_wait;
         if limit.kind().reserves() {
-            charge = charge.waiting_up_to(patience.max_wait);
+            charge = charge.with_max_wait(wait.max_wait);
         }
         loop {
             let decision = self.decide_now(&charge);
             if decision.is_allowed() {
                 if !decision.start_after().is_zero() {
-                    self.clock.pause(patience.stretched(decision.start_after(), patience.max_wait));
+                    self.clock.pause(wait.with_delay(decision.start_after(), wait.max_wait));
                 }
                 return Ok(decision);
             }
             let left = deadline.since(self.clock.now());
             match decision.retry_after() {
-                Some(wait) if wait <= left && !limit.kind().reserves() => {
-                    self.clock.pause(patience.stretched(wait, left));
+                Some(pause) if pause <= left && !limit.kind().reserves() => {
+                    self.clock.pause(wait.with_delay(pause, left));
                 }
                 _ => return Ok(decision),
             }
@@ -187,19 +184,19 @@ impl<S: ImmediateStore, C: BlockingTimer> Limiter<S, C> {
     }
 }
 
-/// Gives the reservation back if its caller is dropped before it starts.
-struct Undo<'l, 'c, S: Store, C: Clock> {
+/// Cancels the reservation if its caller is dropped before it starts.
+struct CancelOnDrop<'l, 'c, S: Store, C: Clock> {
     limiter: &'l Limiter<S, C>,
     reservation: Option<Reservation<'c>>,
 }
 
-impl<S: Store, C: Clock> Undo<'_, '_, S, C> {
+impl<S: Store, C: Clock> CancelOnDrop<'_, '_, S, C> {
     fn started(mut self) {
         self.reservation = None;
     }
 }
 
-impl<S: Store, C: Clock> Drop for Undo<'_, '_, S, C> {
+impl<S: Store, C: Clock> Drop for CancelOnDrop<'_, '_, S, C> {
     fn drop(&mut self) {
         if let Some(reservation) = &self.reservation {
             self.limiter.cancel_detached(reservation);

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate_core::{Limit, LimitBuilder, Outcome, State, Time};
+use tollgate_core::store::State;
+use tollgate_core::{Limit, LimitBuilder, Outcome, Time};
 
 use super::limits::{build, builders};
 use super::promises;
@@ -86,7 +87,7 @@ proptest! {
 fn a_cost_that_never_fits_is_told_so_while_blocked() {
     let limit = build(Limit::per_second(2).block_for(Duration::from_secs(60)));
     let (mut state, now) = (State::default(), Time::from_nanos(BEGIN));
-    assert!(state.apply(&limit.charge("k").cost(2), now).is_allowed());
+    assert!(state.apply(&limit.charge("k").with_cost(2), now).is_allowed());
     assert_eq!(state.apply(&limit.charge("k"), now).outcome(), Outcome::Denied);
-    assert_eq!(state.apply(&limit.charge("k").cost(3), now).outcome(), Outcome::NeverFits);
+    assert_eq!(state.apply(&limit.charge("k").with_cost(3), now).outcome(), Outcome::NeverFits);
 }

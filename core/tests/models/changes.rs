@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate_core::{AlgorithmKind, Limit, LimitBuilder, State, Time};
+use tollgate_core::store::State;
+use tollgate_core::{AlgorithmKind, Limit, LimitBuilder, Time};
 
 use super::limits::{build, builders_of};
 use super::promises;
@@ -26,7 +27,7 @@ proptest! {
         for (limit, steps) in parts {
             let limit = build(limit);
             let instant = Time::from_nanos(now);
-            prop_assert!(state.clone().apply(&limit.charge("k").cost(0), instant).remaining() <= limit.capacity());
+            prop_assert!(state.clone().apply(&limit.charge("k").with_cost(0), instant).remaining() <= limit.capacity());
             if !matches!(limit.kind(), AlgorithmKind::SmoothBursty | AlgorithmKind::SmoothWarmingUp) {
                 let mut greedy = state.clone();
                 let passed: u64 =
@@ -59,7 +60,7 @@ proptest! {
     ) {
         let (before, after) = (build(before), build(after));
         let (mut state, now) = walked(&before, &steps);
-        let charge = after.charge("k").cost(cost);
+        let charge = after.charge("k").with_cost(cost);
         let seen = state.apply(&charge, now);
         promises::retry_is_exact(&state, now, &charge, &seen)
             .map_err(|error| TestCaseError::fail(format!("{error}\n from {before:?}\n to {after:?}\n {seen:?}")))?;
@@ -87,7 +88,7 @@ fn a_faster_bucket_keeps_its_word() {
     let slow = build(Limit::per(10, Duration::from_secs(10)));
     let fast = build(Limit::per_second(10));
     let (mut state, now) = (State::default(), Time::from_nanos(BEGIN));
-    assert!(state.apply(&slow.charge("k").cost(10), now).is_allowed());
+    assert!(state.apply(&slow.charge("k").with_cost(10), now).is_allowed());
     let wait = state.apply(&fast.charge("k"), now).retry_after().expect("empty");
     assert!(state.apply(&fast.charge("k"), now + wait).is_allowed(), "not after {wait:?}");
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tollgate_core::{AlgorithmKind, Limit, State, Time};
+use tollgate_core::store::State;
+use tollgate_core::{AlgorithmKind, Limit, Time};
 
 use super::limits::{build, builders};
 use super::trace::{Ask, BEGIN, cases};
@@ -82,9 +83,9 @@ proptest! {
         let (mut state, mut now) = (State::default(), BEGIN);
         for (cost, part) in costs {
             now += period / 1000 * part;
-            let _ = state.apply(&limit.charge("k").cost(cost), Time::from_nanos(now));
+            let _ = state.apply(&limit.charge("k").with_cost(cost), Time::from_nanos(now));
         }
-        let look = limit.charge("k").cost(0);
+        let look = limit.charge("k").with_cost(0);
         let present = state.clone().apply(&look, Time::from_nanos(now));
         let past = state.clone().apply(&look, Time::from_nanos(now - period / 1000 * back));
         prop_assert!(past.remaining() <= present.remaining(), "{:?} but then {:?}", present, past);

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate_core::{Action, LeaseId, Limit, Outcome, State, Time};
+use tollgate_core::store::State;
+use tollgate_core::{Action, LeaseId, Limit, Outcome, Time};
 
 use super::limits::build;
 use super::promises;
@@ -120,9 +121,9 @@ proptest! {
                 Verb::AcquireUpTo => Action::TakeUpTo,
                 Verb::Renew => Action::Renew,
                 Verb::Release => Action::Release,
-                Verb::Forget => Action::Forget,
+                Verb::Forget => Action::Reset,
             };
-            let charge = limit.charge("k").cost(step.cost).action(action).lease(LeaseId::new(step.lease));
+            let charge = limit.charge("k").with_cost(step.cost).with_action(action).with_lease(LeaseId::new(step.lease));
             let instant = Time::from_nanos(now);
             let seen = state.apply(&charge, instant);
             let mut answer = Answer::of(&seen);
@@ -145,7 +146,7 @@ proptest! {
 #[test]
 fn a_lost_lease_is_not_to_be_retried_at_once() {
     let limit = build(Limit::concurrent(3));
-    let renew = limit.charge("k").action(Action::Renew).lease(LeaseId::new(7));
+    let renew = limit.charge("k").with_action(Action::Renew).with_lease(LeaseId::new(7));
     let seen = State::default().apply(&renew, Time::from_nanos(BEGIN));
     assert!(seen.is_denied());
     assert_ne!(seen.retry_after(), Some(Duration::ZERO));
@@ -156,7 +157,7 @@ fn a_lost_lease_is_not_to_be_retried_at_once() {
 fn enlarging_a_lease_waits_for_others() {
     let limit = build(Limit::concurrent(3).lease(Duration::from_secs(10)));
     let (mut state, begin) = (State::default(), Time::from_nanos(BEGIN));
-    let acquire = |cost: u32, lease: u128| limit.charge("k").cost(cost).lease(LeaseId::new(lease));
+    let acquire = |cost: u32, lease: u128| limit.charge("k").with_cost(cost).with_lease(LeaseId::new(lease));
     assert!(state.apply(&acquire(1, 1), begin).is_allowed());
     let later = begin + Duration::from_secs(4);
     assert!(state.apply(&acquire(2, 2), later).is_allowed());
@@ -168,7 +169,7 @@ fn enlarging_a_lease_waits_for_others() {
 fn taking_up_to_again_keeps_what_is_held() {
     let limit = build(Limit::concurrent(3));
     let (mut state, begin) = (State::default(), Time::from_nanos(BEGIN));
-    let most = limit.charge("k").cost(3).action(Action::TakeUpTo).lease(LeaseId::new(1));
+    let most = limit.charge("k").with_cost(3).with_action(Action::TakeUpTo).with_lease(LeaseId::new(1));
     assert_eq!(state.apply(&most, begin).granted(), 3);
     assert_eq!(state.apply(&most, begin).granted(), 3);
 }

@@ -3,15 +3,14 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate_core::{
-    Action, AlgorithmKind, LeaseId, Limit, LimitBuilder, MAX_COUNT, MAX_ENTRIES, MAX_PERIOD, State, Time,
-};
+use tollgate_core::store::State;
+use tollgate_core::{Action, AlgorithmKind, LeaseId, Limit, LimitBuilder, Time};
 
 use super::limits::{build, builders};
 use super::trace::cases;
 
 pub(crate) fn costs() -> impl Strategy<Value = u32> {
-    prop_oneof![3 => 0..20_u32, 1 => any::<u32>(), 1 => Just(u32::MAX), 1 => Just(MAX_COUNT)]
+    prop_oneof![3 => 0..20_u32, 1 => any::<u32>(), 1 => Just(u32::MAX), 1 => Just(Limit::MAX_COUNT)]
 }
 
 pub(crate) fn times() -> impl Strategy<Value = Time> {
@@ -41,7 +40,7 @@ pub(crate) fn actions() -> impl Strategy<Value = Action> {
         1 => Just(Action::TakeUpTo),
         2 => at().prop_map(|at| Action::Debit { at }),
         2 => at().prop_map(|at| Action::Refund { at }),
-        1 => Just(Action::Forget),
+        1 => Just(Action::Reset),
         1 => Just(Action::Renew),
         1 => Just(Action::Release),
     ]
@@ -56,7 +55,10 @@ pub(crate) fn blows() -> impl Strategy<Value = Vec<Blow>> {
 /// Applies them all, and reads everything that can be read.
 pub(crate) fn endure(limit: &Limit, state: &mut State, blows: &[Blow]) {
     for &(now, cost, action, lease) in blows {
-        let seen = state.apply(&limit.charge("k").cost(cost).action(action).lease(LeaseId::new(lease)), now);
+        let seen = state.apply(
+            &limit.charge("k").with_cost(cost).with_action(action).with_lease(LeaseId::new(lease)),
+            now,
+        );
         let _ = format!("{seen:?} {}", now + seen.reset_after());
         let _ = (state.fresh_at(), state.snapshot(limit));
     }
@@ -64,13 +66,13 @@ pub(crate) fn endure(limit: &Limit, state: &mut State, blows: &[Blow]) {
 
 /// Limits at the bounds of what can be built.
 fn largest() -> Vec<LimitBuilder> {
-    let slow = || Limit::per(1, MAX_PERIOD);
-    let fast = || Limit::per_second(MAX_COUNT);
-    let many = || Limit::per(MAX_COUNT, MAX_PERIOD);
+    let slow = || Limit::per(1, Limit::MAX_PERIOD);
+    let fast = || Limit::per_second(Limit::MAX_COUNT);
+    let many = || Limit::per(Limit::MAX_COUNT, Limit::MAX_PERIOD);
     let nano = |count| Limit::per(count, Duration::from_nanos(1));
     let mut limits = Vec::new();
     for limit in [slow(), fast(), many(), nano(1)] {
-        let burst = if limit == slow() { 30 } else { MAX_COUNT };
+        let burst = if limit == slow() { 30 } else { Limit::MAX_COUNT };
         limits.push(limit.clone().burst(burst));
         limits.push(limit.clone().burst(burst).leaky_bucket());
         limits.push(limit.clone().burst(burst).gcra());
@@ -81,16 +83,21 @@ fn largest() -> Vec<LimitBuilder> {
         limits.push(limit.clone().fixed_window().anchored());
         limits.push(limit.clone().sliding_window());
         limits.push(limit.clone().sliding_counter(1));
-        limits.push(limit.clone().warm_up(MAX_PERIOD).cold_factor(100));
+        limits.push(limit.clone().warm_up(Limit::MAX_PERIOD).cold_factor(100));
         limits.push(limit.clone().warm_up(Duration::from_nanos(1)).cold_factor(1));
     }
-    for limit in [nano(MAX_COUNT).fixed_window(), nano(MAX_COUNT).sliding_window()] {
+    for limit in [nano(Limit::MAX_COUNT).fixed_window(), nano(Limit::MAX_COUNT).sliding_window()] {
         limits.push(limit);
     }
     limits.push(many().sliding_counter(256));
-    limits.push(Limit::per(MAX_ENTRIES, MAX_PERIOD).sliding_log().min_gap(MAX_PERIOD).count_denied());
-    limits.push(nano(MAX_ENTRIES).sliding_log());
-    limits.push(Limit::concurrent(MAX_ENTRIES).lease(MAX_PERIOD));
+    limits.push(
+        Limit::per(Limit::MAX_ENTRIES, Limit::MAX_PERIOD)
+            .sliding_log()
+            .min_gap(Limit::MAX_PERIOD)
+            .count_denied(),
+    );
+    limits.push(nano(Limit::MAX_ENTRIES).sliding_log());
+    limits.push(Limit::concurrent(Limit::MAX_ENTRIES).lease(Limit::MAX_PERIOD));
     limits
 }
 
@@ -99,7 +106,7 @@ proptest! {
 
     #[test]
     fn no_limit_panics(limit in builders(), block: bool, blows in blows()) {
-        let limit = if block { limit.block_for(MAX_PERIOD) } else { limit };
+        let limit = if block { limit.block_for(Limit::MAX_PERIOD) } else { limit };
         endure(&build(limit), &mut State::default(), &blows);
     }
 
@@ -109,7 +116,7 @@ proptest! {
         block: bool,
         blows in blows(),
     ) {
-        let limit = if block { limit.block_for(MAX_PERIOD) } else { limit };
+        let limit = if block { limit.block_for(Limit::MAX_PERIOD) } else { limit };
         endure(&build(limit), &mut State::default(), &blows);
     }
 }

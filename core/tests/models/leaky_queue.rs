@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tollgate_core::{Decision, Limit, Outcome, State, Time};
+use tollgate_core::store::State;
+use tollgate_core::{Decision, Limit, Outcome, Time};
 
 use super::limits::{build, flows};
 use super::token_bucket::{Grains, Scale, nanos};

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tollgate_core::{AlgorithmKind, Charge, Decision, Limit, Outcome, State, Time};
+use tollgate_core::store::State;
+use tollgate_core::{AlgorithmKind, Charge, Decision, Limit, Outcome, Time};
 
 const NANOSECOND: Duration = Duration::from_nanos(1);
 
@@ -64,7 +65,7 @@ pub(crate) fn fresh_behaves_as_new(limit: &Limit, state: &State, then: Time) -> 
     for costs in [[0, 1], [1, capacity], [capacity, 1], [capacity / 2, capacity - capacity / 2]] {
         let (mut old, mut new) = (state.clone(), State::default());
         for cost in costs {
-            let charge = limit.charge("k").cost(cost);
+            let charge = limit.charge("k").with_cost(cost);
             prop_assert_eq!(old.apply(&charge, then), new.apply(&charge, then), "cost {}", cost);
         }
         prop_assert_eq!(old.fresh_at().max(then), new.fresh_at().max(then));

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate_core::{Action, Charge, Limit, LimitBuilder, Outcome, State, Time, settle, slots};
+use tollgate_core::store::{State, settle, slots};
+use tollgate_core::{Action, Charge, Limit, LimitBuilder, Outcome, Time};
 
 use super::limits::builders;
 use super::trace::{BEGIN, cases};
@@ -33,8 +34,8 @@ fn charges<'l>(limits: &'l [Limit], wishes: &[Wish]) -> Vec<Charge<'l>> {
             3 if limit.kind().reserves() => Action::Take { max_wait: Some(limit.period() / 3) },
             _ => Action::Take { max_wait: None },
         };
-        let charge = limit.charge(if *key { "a" } else { "b" }).cost(*cost);
-        let acted = charge.action(action);
+        let charge = limit.charge(if *key { "a" } else { "b" }).with_cost(*cost);
+        let acted = charge.with_action(action);
         if acted.supported().is_ok() { acted } else { charge }
     };
     wishes.iter().map(charge).collect()
@@ -93,12 +94,12 @@ proptest! {
                     let of_slot = || charges.iter().zip(&slots).zip(verdict.decisions()).filter(|((_, of), _)| **of == slot);
                     if of_slot().all(|(_, decision)| decision.is_allowed()) {
                         let ((charge, _), _) = of_slot().next().expect("a slot has a charge");
-                        let look = charge.limit().charge("k").cost(0);
+                        let look = charge.limit().charge("k").with_cost(0);
                         prop_assert_eq!(before.clone().apply(&look, instant), after.clone().apply(&look, instant));
                     }
                 }
                 // The tight one waits longest, or can never pass.
-                let tight = verdict.tight().expect("there are charges");
+                let tight = verdict.most_restrictive().expect("there are charges");
                 prop_assert!(tight.is_denied());
                 if tight.outcome() == Outcome::Denied {
                     let longest = verdict.decisions().iter().filter_map(tollgate_core::Decision::retry_after).max();
@@ -122,7 +123,7 @@ fn a_charge_that_had_room_is_not_denied_by_another() {
     for (limit, state) in [&a, &b].into_iter().zip(&mut states) {
         assert!(state.apply(&limit.charge("k"), now).is_allowed());
     }
-    let due_soon = a.charge("k").waiting_up_to(Duration::from_secs(2));
+    let due_soon = a.charge("k").with_max_wait(Duration::from_secs(2));
     let verdict = settle(&[due_soon, b.charge("k")], &[0, 1], &mut states, now);
     assert!(verdict.is_denied());
     assert!(
@@ -130,7 +131,7 @@ fn a_charge_that_had_room_is_not_denied_by_another() {
         "it becomes due within its wait: {:?}",
         verdict.decisions()[0]
     );
-    let debit = a.charge("k").action(Action::Debit { at: None });
+    let debit = a.charge("k").with_action(Action::Debit { at: None });
     let verdict = settle(&[debit, b.charge("k")], &[0, 1], &mut states, now);
     assert!(verdict.decisions()[0].is_allowed(), "a debit always passes: {:?}", verdict.decisions()[0]);
 }

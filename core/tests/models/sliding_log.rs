@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate_core::{Limit, State, Time};
+use tollgate_core::store::State;
+use tollgate_core::{Limit, Time};
 
 use super::limits::{build, windows};
 use super::trace::{BEGIN, Counting, Step, cases, period, run, steps};
@@ -131,7 +132,7 @@ proptest! {
         let (mut state, mut now, mut passed) = (State::default(), BEGIN, Vec::new());
         for (pause, cost) in pauses {
             now += pause;
-            let seen = state.apply(&limit.charge("k").cost(cost), Time::from_nanos(now));
+            let seen = state.apply(&limit.charge("k").with_cost(cost), Time::from_nanos(now));
             passed.push((now, seen.granted()));
             let in_sight: u32 = passed.iter().filter(|(at, _)| at + 1000 > now).map(|(_, cost)| cost).sum();
             prop_assert!(in_sight <= count);
@@ -147,6 +148,6 @@ fn a_refund_of_nothing_leaves_the_gap_alone() {
     let (mut state, begin) = (State::default(), Time::from_nanos(BEGIN));
     assert!(state.apply(&limit.charge("k"), begin).is_allowed());
     let refund = tollgate_core::Action::Refund { at: None };
-    assert_eq!(state.apply(&limit.charge("k").action(refund), begin + seconds(2)).granted(), 0);
+    assert_eq!(state.apply(&limit.charge("k").with_action(refund), begin + seconds(2)).granted(), 0);
     assert_eq!(state.apply(&limit.charge("k"), begin + seconds(2)).retry_after(), Some(seconds(1)));
 }

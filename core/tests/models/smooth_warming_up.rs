@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tollgate_core::{Decision, Limit, State, Time};
+use tollgate_core::store::State;
+use tollgate_core::{Decision, Limit, Time};
 
 use super::limits::{Rate, build, rates};
 use super::token_bucket::nanos;

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
-use tollgate_core::{Decision, Limit, Outcome, State, Time};
+use tollgate_core::store::State;
+use tollgate_core::{Decision, Limit, Outcome, Time};
 
 use super::limits::{Rate, build, flows, rates};
 use super::trace::{Ask, BEGIN, HORIZON, Model, cases, run, steps};

@@ -5,7 +5,8 @@ use std::time::Duration;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestCaseResult};
-use tollgate_core::{Action, Charge, Decision, Limit, Outcome, State, Time};
+use tollgate_core::store::State;
+use tollgate_core::{Action, Charge, Decision, Limit, Outcome, Time};
 
 use super::promises;
 
@@ -40,9 +41,9 @@ impl Ask {
             Self::TakeUpTo(cost) => (cost, Action::TakeUpTo),
             Self::Debit(cost) => (cost, Action::Debit { at: None }),
             Self::Refund(cost) => (cost, Action::Refund { at: None }),
-            Self::Forget => (0, Action::Forget),
+            Self::Forget => (0, Action::Reset),
         };
-        limit.charge("k").cost(cost).action(action)
+        limit.charge("k").with_cost(cost).with_action(action)
     }
 
     /// A take of either kind, which a block time holds up.

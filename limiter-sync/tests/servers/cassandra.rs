@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use tollgate_conformance::servers;
-use tollgate_core::{Limit, Store, SystemClock};
+use tollgate_core::store::Store;
+use tollgate_core::{Limit, SystemClock};
 use tollgate_limiter_sync::Synced;
 use tollgate_store_cassandra::{CassandraStore, Config, Replication};
+use tollgate_testkit as servers;
 
 use crate::slow;
 
@@ -36,7 +37,7 @@ async fn sent(node: &Node) -> [u64; 3] {
 async fn take(node: &Node, limits: &[Limit], keys: &[String], cost: u32) {
     for limit in limits {
         for (key, more) in keys.iter().zip(0..) {
-            let charge = limit.charge(key).cost(cost + more);
+            let charge = limit.charge(key).with_cost(cost + more);
             let decision = node.decide_one(&charge, &SystemClock::new()).await.expect("decided here");
             assert!(decision.is_allowed());
         }
@@ -78,7 +79,7 @@ async fn a_key_is_one_transaction_and_nothing_gets_lost() {
         node.sync_now().await.expect("the centre answers");
         for limit in &limits {
             for (key, granted) in keys.iter().zip(&granted) {
-                let look = limit.charge(key).cost(0);
+                let look = limit.charge(key).with_cost(0);
                 let seen = node.decide_one(&look, &SystemClock::new()).await.expect("decided here");
                 assert_eq!(seen.remaining(), limit.capacity() - granted, "{key} of {}", limit.name());
             }

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tollgate_conformance::Seed;
-use tollgate_conformance::servers::Redis;
-use tollgate_core::{Limit, Store, SystemClock, Timer};
+use tollgate_core::store::Store;
+use tollgate_core::{Limit, SystemClock, Timer};
 use tollgate_limiter_sync::{Insight, Synced};
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit::Redis;
 
 use crate::patience::until;
 use crate::slow;
@@ -101,7 +102,7 @@ impl Granted {
             for _ in 0..AT_A_TIME {
                 let (which, number) = (index(&mut random, 3), index(&mut random, KEYS));
                 let cost = 1 + u32::try_from(random.below(2)).expect("small");
-                let charge = self.limits[which].charge(&self.keys[number]).cost(cost);
+                let charge = self.limits[which].charge(&self.keys[number]).with_cost(cost);
                 let decision = node.decide_one(&charge, &clock).await.expect("decided here");
                 self.counts[which][number].fetch_add(decision.granted(), Ordering::SeqCst);
             }

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate_conformance::servers::Redis;
-use tollgate_core::{Decision, Limit, Store, SystemClock};
+use tollgate_core::store::Store;
+use tollgate_core::{Decision, Limit, SystemClock};
 use tollgate_limiter_sync::Synced;
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit::Redis;
 
 use crate::slow;
 

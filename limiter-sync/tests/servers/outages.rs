@@ -1,7 +1,7 @@
 //! A server that is killed or frozen while nodes grant: what it counts in the end is what they granted.
 
 use tempfile::TempDir;
-use tollgate_conformance::servers::Redis;
+use tollgate_testkit::Redis;
 
 use crate::fleet::Fleet;
 

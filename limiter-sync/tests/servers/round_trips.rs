@@ -1,9 +1,10 @@
 //! How often a server is called by an exchange, by the server's own count.
 
-use tollgate_conformance::servers::Redis;
-use tollgate_core::{Limit, Store, SystemClock};
+use tollgate_core::store::Store;
+use tollgate_core::{Limit, SystemClock};
 use tollgate_limiter_sync::Synced;
 use tollgate_store_redis::RedisStore;
+use tollgate_testkit::Redis;
 
 use crate::slow;
 

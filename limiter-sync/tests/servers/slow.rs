@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Clock, Limit, Request, Run, Store, SystemClock};
+use tollgate_core::store::{Run, Store};
+use tollgate_core::{Clock, Limit, Request, SystemClock};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -24,7 +25,7 @@ pub(crate) fn counter(capacity: u32) -> Limit {
 
 /// What a centre has less of a limit, for each of some keys.
 pub(crate) async fn booked(centre: &impl Store, limit: &Limit, keys: &[String]) -> Vec<u32> {
-    let looks: Vec<_> = keys.iter().map(|key| [limit.charge(key).cost(0)]).collect();
+    let looks: Vec<_> = keys.iter().map(|key| [limit.charge(key).with_cost(0)]).collect();
     let runs: Vec<_> = looks.iter().map(|look| Run::new(Request::new(look), 1)).collect();
     let mut booked = Vec::with_capacity(keys.len());
     for answer in centre.decide_batch(&runs, SystemClock::new().now()).await {

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tollgate_conformance::{Pure, Seed};
-use tollgate_core::{Action, AlgorithmKind, Limit, LimitBuilder, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, AlgorithmKind, Limit, LimitBuilder};
 
 use crate::fleet::{Fleet, WHO};
 
@@ -34,8 +35,8 @@ async fn decides_as_if_there_were_no_centre() {
                 let span = if random.once_in(40) { 3_000_000 } else { random.below(150_000) };
                 fleet.advance(Duration::from_micros(span));
                 let cost = u32::try_from(random.below(5)).expect("small");
-                let charge = limit.charge(WHO).cost(cost);
-                let charge = if random.once_in(5) { charge.action(Action::TakeUpTo) } else { charge };
+                let charge = limit.charge(WHO).with_cost(cost);
+                let charge = if random.once_in(5) { charge.with_action(Action::TakeUpTo) } else { charge };
                 let told = fleet.nodes[0].decide_one(&charge, &fleet.now()).await.expect("decided here");
                 let right = pure.decide(&[charge], fleet.now());
                 assert_eq!(told, right.decisions()[0], "{limit:?}: step {step} of seed {seed}");

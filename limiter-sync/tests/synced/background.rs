@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
-use tollgate_core::{Event, Limit, ManualClock, Observer, Source, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Event, Limit, ManualClock, Observer, Source};
 use tollgate_limiter_sync::{Synced, WhenStale};
 
 use crate::fleet::{Fleet, Link, Node, WHO};

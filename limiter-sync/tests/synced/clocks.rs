@@ -3,10 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::{
-    Capability, Clock, Export, Key, Limit, LimitBuilder, ManualClock, Request, Run, RunVerdict, Snapshot,
-    Store, StoreError, Time, Verdict,
-};
+use tollgate_core::store::{Capability, ClockSource, Export, Run, RunVerdict, Store};
+use tollgate_core::{Clock, Key, Limit, LimitBuilder, ManualClock, Request, StoreError, Time, Verdict};
 use tollgate_limiter_sync::{ColdKeys, Synced};
 use tollgate_store_memory::MemoryStore;
 
@@ -30,7 +28,7 @@ impl Ahead {
 
 impl Store for Ahead {
     fn capability(&self) -> Capability {
-        self.centre.capability().by_its_own_clock()
+        self.centre.capability().with_clock_source(ClockSource::Store)
     }
 
     async fn decide(&self, request: Request<'_>, _: Time) -> Result<Verdict, StoreError> {
@@ -43,16 +41,6 @@ impl Store for Ahead {
 
     async fn export(&self, limit: &Limit, key: Key<'_>, _: Time) -> Result<Export, StoreError> {
         self.centre.export(limit, key, self.now()).await
-    }
-
-    async fn merge(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        snapshot: &Snapshot,
-        _: Time,
-    ) -> Result<(), StoreError> {
-        self.centre.merge(limit, key, snapshot, self.now()).await
     }
 }
 
@@ -68,10 +56,10 @@ async fn what_is_granted_counts_by_the_clock_of_the_centre() {
             let node =
                 Synced::with_clock(ahead, clock.clone()).by_hand().terms(|usual| usual.cold_keys(cold));
             for left in [6, 2] {
-                let told = node.decide_one(&limit.charge(WHO).cost(4), &clock).await.expect("here");
+                let told = node.decide_one(&limit.charge(WHO).with_cost(4), &clock).await.expect("here");
                 assert!(told.is_allowed(), "{limit:?}");
                 node.sync_now().await.expect("the centre answers");
-                let look = limit.charge(WHO).cost(0);
+                let look = limit.charge(WHO).with_cost(0);
                 let centre =
                     node.store().centre.decide_one(&look, &node.store().now()).await.expect("memory");
                 assert_eq!(centre.remaining(), left, "{limit:?}");
@@ -91,11 +79,11 @@ async fn what_was_granted_before_anybody_knew_the_time_counts_as_well() {
     // More than one call carries: the answer to the first tells the time, and the others are sent after it.
     let keys: Vec<String> = (0..1_500).map(|key| format!("key {key}")).collect();
     for key in &keys {
-        assert!(node.decide_one(&limit.charge(key).cost(4), &clock).await.expect("here").is_allowed());
+        assert!(node.decide_one(&limit.charge(key).with_cost(4), &clock).await.expect("here").is_allowed());
     }
     node.sync_now().await.expect("the centre answers");
     for key in &keys {
-        let look = limit.charge(key).cost(0);
+        let look = limit.charge(key).with_cost(0);
         let centre = node.store().centre.decide_one(&look, &node.store().now()).await.expect("memory");
         assert_eq!(centre.remaining(), 6, "{key}");
     }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Action, Limit, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, Limit};
 use tollgate_limiter_sync::{ColdKeys, WhenStale};
 
 use crate::fleet::{Fleet, WHO, Way};
@@ -66,14 +67,14 @@ async fn known_to_be_empty_needs_no_trip() {
 #[tokio::test]
 async fn known_to_be_empty_hears_that_somebody_else_has_made_room() {
     let daily = Limit::per_day(10).fixed_window().build("quota").expect("valid");
-    for action in [Action::Forget, Action::Refund { at: None }] {
+    for action in [Action::Reset, Action::Refund { at: None }] {
         let fleet = Fleet::of(2, |node| node);
         assert_eq!(fleet.passed(0, &daily, 10).await, 10);
         fleet.exchange().await;
         assert!(fleet.take(1, &daily, 0).await.is_allowed());
         assert_eq!(fleet.passed(1, &daily, 20).await, 10, "it had not heard of that");
         fleet.exchange().await;
-        let more = daily.charge(WHO).cost(15).action(action);
+        let more = daily.charge(WHO).with_cost(15).with_action(action);
         assert!(fleet.nodes[0].decide_one(&more, &fleet.now()).await.expect("decided").is_allowed());
         fleet.exchange().await;
         let (mut denied, mut calls) = (0, fleet.nodes[1].store().calls());

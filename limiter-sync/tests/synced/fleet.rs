@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tollgate_core::store::{Capability, Export, RawDecision, Run, RunVerdict, Store};
 use tollgate_core::{
-    Capability, Charge, Clock, Decision, ErrorKind, Export, Key, Limit, ManualClock, Request, Run,
-    RunVerdict, Snapshot, Source, Store, StoreError, Time, Verdict,
+    Charge, Clock, Decision, ErrorKind, Key, Limit, ManualClock, Request, Source, StoreError, Time, Verdict,
 };
 use tollgate_limiter_sync::Synced;
 use tollgate_store_memory::MemoryStore;
@@ -101,7 +101,7 @@ impl Link {
 
     /// What a stand-in says.
     fn stood_in(&self, request: Request<'_>, now: Time) -> Option<Verdict> {
-        let pass = |charge| Decision::passing(charge, Source::Fallback);
+        let pass = |charge| RawDecision::allow(charge, Source::Fallback).into();
         (self.way() == Way::StoodIn).then(|| Verdict::new(request.charges().iter().map(pass), now))
     }
 }
@@ -112,7 +112,7 @@ fn keys(request: Request<'_>) -> impl Iterator<Item = Key<'_>> {
 
 impl Store for Link {
     fn capability(&self) -> Capability {
-        self.centre.capability().may_lose_answers()
+        self.centre.capability().with_unknown_effects()
     }
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
@@ -138,18 +138,8 @@ impl Store for Link {
         self.call([key].into_iter(), self.centre.export(limit, key, now)).await
     }
 
-    async fn merge(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        snapshot: &Snapshot,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        self.call([key].into_iter(), self.centre.merge(limit, key, snapshot, now)).await
-    }
-
-    async fn exchange(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
-        self.call(keys(request), self.centre.exchange(request, now)).await
+    async fn apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
+        self.call(keys(request), self.centre.apply_deltas(request, now)).await
     }
 }
 
@@ -203,14 +193,14 @@ impl Fleet {
 
     /// What the centre has.
     pub(crate) async fn at_centre(&self, limit: &Limit) -> Decision {
-        let charge = limit.charge(WHO).cost(0);
+        let charge = limit.charge(WHO).with_cost(0);
         self.centre.decide_one(&charge, &self.now()).await.expect("memory answers")
     }
 }
 
 pub(crate) async fn take(node: &Node, limit: &Limit, cost: u32) -> Decision {
     let clock = ManualClock::at(node_now(node));
-    node.decide_one(&limit.charge(WHO).cost(cost), &clock).await.expect("decided, or refused by policy")
+    node.decide_one(&limit.charge(WHO).with_cost(cost), &clock).await.expect("decided, or refused by policy")
 }
 
 fn node_now(node: &Node) -> Time {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_conformance::Seed;
-use tollgate_core::{Action, Limit, LimitBuilder, Source, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, Limit, LimitBuilder, Source};
 use tollgate_limiter_sync::{Mode, WhenStale};
 
 use crate::fleet::{Fleet, Node, WHO, Way};
@@ -85,13 +86,13 @@ async fn large_costs_and_requests_of_several() {
     assert!(fleet.take(0, &wide, 60).await.is_denied());
     assert!(fleet.take(0, &wide, 101).await.retry_after().is_none(), "never");
     for expected in [true, true, true, false] {
-        let charges = [wide.charge(WHO).cost(2), narrow.charge(WHO)];
+        let charges = [wide.charge(WHO).with_cost(2), narrow.charge(WHO)];
         let verdict = fleet.nodes[0].decide(tollgate_core::Request::new(&charges), fleet.now()).await;
         assert_eq!(verdict.expect("decided").is_allowed(), expected);
     }
     fleet.nodes[0].close(Duration::from_secs(1)).await.expect("the centre is there");
     assert_eq!(fleet.at_centre(&wide).await.remaining(), 100 - 66);
-    let debit = wide.charge(WHO).cost(5).action(Action::Debit { at: None });
+    let debit = wide.charge(WHO).with_cost(5).with_action(Action::Debit { at: None });
     assert!(fleet.nodes[0].decide_one(&debit, &fleet.now()).await.expect("the centre").is_allowed());
     assert_eq!(fleet.at_centre(&wide).await.remaining(), 100 - 71);
 }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_conformance::Seed;
-use tollgate_core::{Action, Limit, LimitBuilder, Limiter, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, Limit, LimitBuilder, Limiter};
 
 use crate::fleet::{BAD, Fleet, WHO, Way};
 
@@ -50,7 +51,7 @@ proptest! {
                     6 => fleet.advance(Duration::from_millis(random.below(100))),
                     _ => {
                         let cost = u32::try_from(random.below(9)).expect("small");
-                        let charge = limit.charge(WHO).cost(cost);
+                        let charge = limit.charge(WHO).with_cost(cost);
                         granted += node.decide_one(&charge, &fleet.now()).await.expect("here").granted();
                     }
                 }
@@ -113,7 +114,7 @@ async fn more_keys_than_there_is_room_for_are_decided_at_the_centre() {
     let node = &fleet.nodes[0];
     for key in 0..1_000 {
         let key = format!("key {key}");
-        let charge = limit.charge(&key).cost(3);
+        let charge = limit.charge(&key).with_cost(3);
         assert!(node.decide_one(&charge, &fleet.now()).await.expect("decided").is_allowed());
     }
     let insight = node.insight();
@@ -121,7 +122,8 @@ async fn more_keys_than_there_is_room_for_are_decided_at_the_centre() {
     settle(&fleet).await;
     for key in 0..1_000 {
         let key = format!("key {key}");
-        let seen = fleet.centre.decide_one(&limit.charge(&key).cost(0), &fleet.now()).await.expect("memory");
+        let seen =
+            fleet.centre.decide_one(&limit.charge(&key).with_cost(0), &fleet.now()).await.expect("memory");
         assert_eq!(seen.remaining(), 1_000_000 - 3, "{key}");
     }
     // What has been told makes room for others.
@@ -135,11 +137,12 @@ async fn closing_books_everything() {
     let (fleet, limit) = (Fleet::of(1, |node| node), slow(2));
     for key in 0..700 {
         let key = format!("key {key}");
-        let charge = limit.charge(&key).cost(2);
+        let charge = limit.charge(&key).with_cost(2);
         assert!(fleet.nodes[0].decide_one(&charge, &fleet.now()).await.expect("here").is_allowed());
     }
     fleet.nodes[0].close(Duration::from_secs(5)).await.expect("the centre is there");
-    let seen = fleet.centre.decide_one(&limit.charge("key 699").cost(0), &fleet.now()).await.expect("memory");
+    let seen =
+        fleet.centre.decide_one(&limit.charge("key 699").with_cost(0), &fleet.now()).await.expect("memory");
     assert_eq!(seen.remaining(), 1_000_000 - 2);
     // From now on the centre decides itself.
     assert!(fleet.take(0, &limit, 4).await.is_allowed());
@@ -180,12 +183,12 @@ async fn debits_and_refunds_arrive_as_they_were_meant() {
         (5, Action::TakeUpTo),
         (7, Action::Debit { at: Some(fleet.now() - Duration::from_secs(1)) }),
     ] {
-        let charge = limit.charge(WHO).cost(cost).action(action);
+        let charge = limit.charge(WHO).with_cost(cost).with_action(action);
         assert!(node.decide_one(&charge, &fleet.now()).await.expect("here").is_allowed());
     }
     fleet.exchange().await;
     assert_eq!(booked(&fleet, &limit).await, 50 - 20 + 5 + 7);
-    let forget = limit.charge(WHO).action(Action::Forget);
+    let forget = limit.charge(WHO).with_action(Action::Reset);
     assert!(node.decide_one(&forget, &fleet.now()).await.expect("the centre").is_allowed());
     assert_eq!(booked(&fleet, &limit).await, 0);
     assert_eq!(fleet.take(0, &limit, 0).await.remaining(), limit.capacity());
@@ -197,7 +200,7 @@ async fn what_is_granted_while_somebody_forgets_is_told_all_the_same() {
     assert!(fleet.take(0, &limit, 9).await.is_allowed());
     fleet.exchange().await;
     fleet.nodes[0].store().set(Way::Late);
-    let (charge, clock) = (limit.charge(WHO).action(Action::Forget), fleet.clock.clone());
+    let (charge, clock) = (limit.charge(WHO).with_action(Action::Reset), fleet.clock.clone());
     let mut forget = std::pin::pin!(fleet.nodes[0].decide_one(&charge, &clock));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(forget.as_mut().poll(&mut context).is_pending(), "done, but not answered");
@@ -217,7 +220,7 @@ async fn refunds_of_a_window_that_is_over_take_nothing_off_what_is_owed() {
     for milli in 0..9 {
         assert!(fleet.take(0, &limit, 5).await.is_allowed());
         let at = Some(long_ago + Duration::from_millis(milli));
-        let back = limit.charge(WHO).cost(5).action(Action::Refund { at });
+        let back = limit.charge(WHO).with_cost(5).with_action(Action::Refund { at });
         assert!(fleet.nodes[0].decide_one(&back, &fleet.now()).await.expect("here").is_allowed());
     }
     settle(&fleet).await;
@@ -230,7 +233,7 @@ async fn a_key_that_is_refused_does_not_hold_up_others_that_are_in_doubt() {
     let (fleet, limit) = (Fleet::of(1, |node| node), slow(2));
     let (node, good) = (&fleet.nodes[0], ["one", "two", "three"]);
     for key in good.into_iter().chain([BAD]) {
-        let charge = limit.charge(key).cost(5);
+        let charge = limit.charge(key).with_cost(5);
         assert!(node.decide_one(&charge, &fleet.now()).await.expect("here").is_allowed());
     }
     node.store().set(Way::Vanishing);
@@ -240,7 +243,8 @@ async fn a_key_that_is_refused_does_not_hold_up_others_that_are_in_doubt() {
         let _ = node.sync_now().await;
     }
     for key in good {
-        let seen = fleet.centre.decide_one(&limit.charge(key).cost(0), &fleet.now()).await.expect("memory");
+        let seen =
+            fleet.centre.decide_one(&limit.charge(key).with_cost(0), &fleet.now()).await.expect("memory");
         assert_eq!(seen.remaining(), limit.capacity() - 5, "{key}");
     }
     assert_eq!(node.insight().owing, 1, "and the bad one is kept");
@@ -253,7 +257,7 @@ async fn forgetting_reaches_the_centre_by_every_way() {
     fleet.exchange().await;
     // A limiter names what it must not lose.
     let limiter = Limiter::with_clock(fleet.nodes.remove(0), fleet.clock.clone());
-    limiter.forget(&limit, WHO).await.expect("the centre answers");
+    limiter.reset(&limit, WHO).await.expect("the centre answers");
     limiter.store().sync_now().await.expect("the centre answers");
     assert_eq!(booked(&fleet, &limit).await, 0);
 }
@@ -264,7 +268,7 @@ async fn what_is_promised_for_later_is_promised_by_the_centre() {
     let limit = Limit::per_second(10).burst(1).build("api").expect("valid");
     let mut starts = Vec::new();
     for node in [0, 1, 0, 1] {
-        let charge = limit.charge(WHO).waiting_up_to(Duration::from_secs(5));
+        let charge = limit.charge(WHO).with_max_wait(Duration::from_secs(5));
         let told = fleet.nodes[node].decide_one(&charge, &fleet.now()).await.expect("the centre answers");
         starts.push(told.start_after().as_millis());
     }
@@ -276,7 +280,7 @@ async fn a_refund_counts_although_nothing_is_known_here_to_give_back() {
     let (fleet, limit) = (Fleet::of(2, |node| node), slow(2));
     assert!(fleet.take(0, &limit, 10).await.is_allowed());
     fleet.exchange().await;
-    let back = limit.charge(WHO).cost(4).action(Action::Refund { at: None });
+    let back = limit.charge(WHO).with_cost(4).with_action(Action::Refund { at: None });
     assert!(fleet.nodes[1].decide_one(&back, &fleet.now()).await.expect("here").is_allowed());
     fleet.exchange().await;
     assert_eq!(booked(&fleet, &limit).await, 6);
@@ -287,7 +291,7 @@ async fn what_may_have_been_booked_keeps_its_name() {
     let (fleet, limit) = (Fleet::of(1, |node| node), slow(2));
     let node = &fleet.nodes[0];
     for key in ["one", "two", "three"] {
-        let charge = limit.charge(key).cost(5);
+        let charge = limit.charge(key).with_cost(5);
         assert!(node.decide_one(&charge, &fleet.now()).await.expect("here").is_allowed());
     }
     // Booked, but nobody knows; then refused, as if it were for one of the keys.
@@ -296,7 +300,8 @@ async fn what_may_have_been_booked_keeps_its_name() {
         let _ = node.sync_now().await;
     }
     for key in ["one", "two", "three"] {
-        let seen = fleet.centre.decide_one(&limit.charge(key).cost(0), &fleet.now()).await.expect("memory");
+        let seen =
+            fleet.centre.decide_one(&limit.charge(key).with_cost(0), &fleet.now()).await.expect("memory");
         assert_eq!(seen.remaining(), limit.capacity() - 5, "{key}");
     }
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Action, Limit, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, Limit};
 
 use crate::fleet::{Fleet, WHO, Way};
 
@@ -85,7 +86,7 @@ async fn who_takes_what_there_is_takes_no_more_than_a_share() {
     }
     let left = fleet.at_centre(&limit).await.remaining();
     assert!(left > 500, "{left}");
-    let all = limit.charge(WHO).cost(1_000).action(Action::TakeUpTo);
+    let all = limit.charge(WHO).with_cost(1_000).with_action(Action::TakeUpTo);
     let told = fleet.nodes[0].decide_one(&all, &fleet.now()).await.expect("here");
     assert!((1..=left / 2 + 10).contains(&told.granted()), "{} of {left}", told.granted());
 }

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Action, Limit, Request, Source, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, Limit, Request, Source};
 use tollgate_limiter_sync::WhenStale;
 
 use crate::fleet::{Fleet, WHO, Way};
@@ -106,8 +107,8 @@ async fn what_another_charge_stops_is_told_as_it_is() {
     let before = [fleet.take(0, &huge, 0).await, fleet.take(0, &slow, 0).await];
     let api = limit();
     let charges = [
-        huge.charge(WHO).cost(1).action(Action::Refund { at: None }),
-        slow.charge(WHO).cost(3_000_000).action(Action::Debit { at: None }),
+        huge.charge(WHO).with_cost(1).with_action(Action::Refund { at: None }),
+        slow.charge(WHO).with_cost(3_000_000).with_action(Action::Debit { at: None }),
         api.charge(WHO),
     ];
     let verdict = fleet.nodes[0].decide(Request::new(&charges), fleet.now()).await.expect("decided here");
@@ -128,7 +129,7 @@ async fn a_denial_by_a_part_of_the_limit_changes_nothing_of_it() {
     assert!(fleet.take(0, &limit, 1).await.is_denied());
     fleet.nodes[0].store().set(Way::Open);
     // What is known here before anything is told.
-    let debit = limit.charge(WHO).cost(0).action(Action::Debit { at: None });
+    let debit = limit.charge(WHO).with_cost(0).with_action(Action::Debit { at: None });
     let told = fleet.nodes[0].decide_one(&debit, &fleet.now()).await.expect("here");
     assert_eq!(told.remaining(), 50);
 }

@@ -5,10 +5,8 @@ use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Trial};
 use tollgate_conformance::{Subject, trials};
-use tollgate_core::{
-    Capability, Export, Key, Limit, ManualClock, Request, Run, RunVerdict, Snapshot, Store, StoreError, Time,
-    Verdict,
-};
+use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
+use tollgate_core::{Key, Limit, ManualClock, Request, StoreError, Time, Verdict};
 use tollgate_limiter_sync::{ColdKeys, Synced};
 
 /// How many trials run at a time, unless an argument says: on real servers they wait more than they compute.
@@ -45,7 +43,7 @@ impl<S: Store + 'static> Store for Node<S> {
     fn capability(&self) -> Capability {
         let synced = self.synced.capability();
         // With nobody else to be surprised by, there is nothing that it does not know.
-        if self.alone.is_some() { synced.exact_for(self.synced.store().capability().exact) } else { synced }
+        if self.alone.is_some() { synced.with_exact(self.synced.store().capability().exact) } else { synced }
     }
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
@@ -58,16 +56,6 @@ impl<S: Store + 'static> Store for Node<S> {
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
         self.after(self.synced.export(limit, key, now), now).await
-    }
-
-    async fn merge(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        snapshot: &Snapshot,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        self.after(self.synced.merge(limit, key, snapshot, now), now).await
     }
 }
 

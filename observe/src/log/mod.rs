@@ -98,17 +98,17 @@ impl<C: Clock> Observer for Log<C> {
             Event::Decided { limit, decision } => decided(limit, decision),
             Event::FellBack { limit, reason, decision } => self.fell_back(limit, reason, decision),
             Event::BreakerChanged { state } => breaker_changed(state),
-            Event::HandedOver { keys, lost: 0 } => {
+            Event::Reconciled { keys, lost: 0 } => {
                 info!(target: TARGET, keys, "what was consumed while the store was away has been told to it");
             }
-            Event::HandedOver { keys, lost } => {
+            Event::Reconciled { keys, lost } => {
                 warn!(target: TARGET, keys, lost, "a part of what was consumed while the store was away is lost");
             }
-            Event::Exchanged { keys, took, debt, error: None, .. } => {
+            Event::Synchronized { keys, took, debt, error: None, .. } => {
                 trace!(target: TARGET, keys, ?took, debt, "local and central state were exchanged");
             }
             // A centre that did not answer is a store that failed.
-            Event::Exchanged { took, error, .. } | Event::StoreCalled { took, error } => {
+            Event::Synchronized { took, error, .. } | Event::StoreCalled { took, error } => {
                 self.store_called(took, error);
             }
             // Events that are newer than this crate.

@@ -139,8 +139,8 @@ impl Observer for Metrics {
             Event::Decided { limit, decision } => self.decided(limit, decision),
             Event::FellBack { limit, reason, decision } => self.fell_back(limit, reason, decision.source()),
             Event::BreakerChanged { state } => self.breaker_changed(state),
-            Event::HandedOver { keys, lost } => self.handed_over(keys, lost),
-            Event::Exchanged { keys, took, debt, silent, error } => {
+            Event::Reconciled { keys, lost } => self.handed_over(keys, lost),
+            Event::Synchronized { keys, took, debt, stale_for: silent, error } => {
                 self.exchange.get_or_init(|| histogram!(names::EXCHANGE)).record(took);
                 self.exchanged_keys.get_or_init(|| counter!(names::EXCHANGED_KEYS)).increment(keys as u64);
                 #[expect(clippy::cast_precision_loss, reason = "a gauge")]

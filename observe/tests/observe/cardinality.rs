@@ -16,7 +16,11 @@ fn ten_thousand_limits(make: impl FnOnce() -> Metrics) -> Recorded {
         for number in 0..10_000 {
             let limit = &format!("limit {number}");
             metrics.observe(Event::Decided { limit, decision: &decision });
-            metrics.observe(Event::FellBack { limit, reason: FallbackReason::NotAsked, decision: &decision });
+            metrics.observe(Event::FellBack {
+                limit,
+                reason: FallbackReason::CircuitOpen,
+                decision: &decision,
+            });
         }
     })
 }

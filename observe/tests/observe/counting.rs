@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
+use tollgate_core::store::RawDecision;
 use tollgate_core::{
-    BreakerState, Decision, ErrorKind, Event, FallbackReason, Observer, Outcome, RawDecision, Source,
-    StoreError,
+    BreakerState, Decision, ErrorKind, Event, FallbackReason, Observer, Outcome, Source, StoreError,
 };
 use tollgate_observe::Metrics;
 
@@ -47,7 +47,7 @@ fn every_outcome_and_source_has_a_word_of_its_own() {
     use {Outcome as O, Source as S};
     let told = recorded(|| {
         let metrics = Metrics::new();
-        for outcome in [O::Allowed, O::Denied, O::NeverFits, O::LeaseLost, O::Barred] {
+        for outcome in [O::Allowed, O::Denied, O::NeverFits, O::LeaseLost, O::DenyListed] {
             for source in [S::Store, S::Fallback, S::Policy, S::Switch, S::Shadow] {
                 let decision =
                     Decision::from(RawDecision { outcome, source, ..passing(Source::Store).raw() });
@@ -65,8 +65,8 @@ fn fallbacks_are_counted_by_limit_reason_and_source() {
     let timeout = FallbackReason::Failed(ErrorKind::Timeout);
     let told = after(&[
         Event::FellBack { limit: "a", reason: timeout, decision: &guess },
-        Event::FellBack { limit: "a", reason: FallbackReason::NotAsked, decision: &guess },
-        Event::FellBack { limit: "a", reason: FallbackReason::NotAsked, decision: &guess },
+        Event::FellBack { limit: "a", reason: FallbackReason::CircuitOpen, decision: &guess },
+        Event::FellBack { limit: "a", reason: FallbackReason::CircuitOpen, decision: &guess },
         Event::FellBack { limit: "a", reason: FallbackReason::Panicked, decision: &policy },
     ]);
     let a = |reason, source| {
@@ -93,7 +93,7 @@ fn the_breaker_is_in_one_state_and_its_changes_are_counted() {
 
 #[test]
 fn handovers_add_up() {
-    let told = after(&[Event::HandedOver { keys: 7, lost: 0 }, Event::HandedOver { keys: 5, lost: 30 }]);
+    let told = after(&[Event::Reconciled { keys: 7, lost: 0 }, Event::Reconciled { keys: 5, lost: 30 }]);
     assert_eq!(told.counter("tollgate_handovers_total"), 2);
     assert_eq!(told.counter("tollgate_handed_over_keys_total"), 12);
     assert_eq!(told.counter("tollgate_handover_lost_total"), 30);
@@ -104,8 +104,8 @@ fn exchanges_are_timed_in_seconds() {
     let took = Duration::from_millis(250);
     let late = StoreError::new(ErrorKind::Timeout, "too late");
     let told = after(&[
-        Event::Exchanged { keys: 3, took, debt: 9, silent: Duration::ZERO, error: None },
-        Event::Exchanged { keys: 4, took, debt: 2, silent: took, error: Some(&late) },
+        Event::Synchronized { keys: 3, took, debt: 9, stale_for: Duration::ZERO, error: None },
+        Event::Synchronized { keys: 4, took, debt: 2, stale_for: took, error: Some(&late) },
     ]);
     assert_eq!(told.histogram("tollgate_exchange_seconds"), [0.25, 0.25]);
     assert_eq!(told.counter("tollgate_exchanged_keys_total"), 7);

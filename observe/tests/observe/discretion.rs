@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tollgate_core::store::RawDecision;
 use tollgate_core::{
-    Decision, ErrorKind, Event, FallbackReason, Limit, Limiter, ManualClock, Observer, Source, StoreError,
+    ErrorKind, Event, FallbackReason, Limit, Limiter, ManualClock, Observer, Source, StoreError,
 };
 use tollgate_observe::{All, Log, Metrics};
 use tollgate_store_memory::MemoryStore;
@@ -29,21 +30,21 @@ fn limits() -> [Limit; 5] {
 /// came of it a guard would fall back, so that is told as well.
 fn use_everything(observer: &Arc<dyn Observer>) {
     let clock = ManualClock::default();
-    let limiter = Limiter::with_clock(MemoryStore::new(), clock).observed_by(Arc::clone(observer));
+    let limiter = Limiter::with_clock(MemoryStore::new(), clock).with_observer(Arc::clone(observer));
     let mut errors = vec![StoreError::new(ErrorKind::Timeout, "it did not answer in time")];
     for limit in &limits() {
         for _ in 0..4 {
             let _ = limiter.check_now(limit, KEY);
         }
         let charges =
-            [limit.charge(KEY).cost(1_000), limit.charge(KEY).waiting_up_to(Duration::from_secs(1))];
+            [limit.charge(KEY).with_cost(1_000), limit.charge(KEY).with_max_wait(Duration::from_secs(1))];
         errors.extend(charges.into_iter().filter_map(|charge| limiter.charge_now(charge).err()));
     }
     assert!(errors.len() > 1, "the store refused nothing");
     for error in &errors {
         observer.observe(Event::StoreCalled { took: Duration::ZERO, error: Some(error) });
         let (limit, reason) = (limits()[0].clone(), FallbackReason::Failed(error.kind()));
-        let decision = &Decision::passing(&limit.charge(KEY), Source::Fallback);
+        let decision = &RawDecision::allow(&limit.charge(KEY), Source::Fallback).into();
         observer.observe(Event::FellBack { limit: limit.name(), reason, decision });
     }
 }

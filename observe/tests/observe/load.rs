@@ -31,7 +31,7 @@ fn many_threads_lose_nothing() {
                         metrics.observe(Event::Decided { limit, decision });
                         metrics.observe(Event::FellBack {
                             limit,
-                            reason: FallbackReason::NotAsked,
+                            reason: FallbackReason::CircuitOpen,
                             decision,
                         });
                     }

@@ -46,24 +46,24 @@ fn what_somebody_should_look_at_is_a_warning() {
         &["kind=\"timeout\"", "it did not answer in time", "took=20ms", "count=1"],
     );
     let guess = passing(Source::Fallback);
-    let fallback = Event::FellBack { limit: "api", reason: FallbackReason::NotAsked, decision: &guess };
+    let fallback = Event::FellBack { limit: "api", reason: FallbackReason::CircuitOpen, decision: &guess };
     let says = ["limit=\"api\"", "reason=\"not-asked\"", "source=\"fallback\"", "count=1"];
     assert_line(fallback, Level::WARN, &says);
     assert_line(Event::BreakerChanged { state: BreakerState::Open }, Level::WARN, &["state=\"open\""]);
-    assert_line(Event::HandedOver { keys: 4, lost: 2 }, Level::WARN, &["keys=4", "lost=2"]);
+    assert_line(Event::Reconciled { keys: 4, lost: 2 }, Level::WARN, &["keys=4", "lost=2"]);
 }
 
 #[test]
 fn what_gets_better_is_information() {
     assert_line(Event::BreakerChanged { state: BreakerState::HalfOpen }, Level::INFO, &["half-open"]);
     assert_line(Event::BreakerChanged { state: BreakerState::Closed }, Level::INFO, &["state=\"closed\""]);
-    assert_line(Event::HandedOver { keys: 4, lost: 0 }, Level::INFO, &["keys=4"]);
+    assert_line(Event::Reconciled { keys: 4, lost: 0 }, Level::INFO, &["keys=4"]);
 }
 
 #[test]
 fn a_centre_that_does_not_answer_is_a_store_that_failed() {
     let (took, error) = (Duration::from_millis(3), StoreError::new(ErrorKind::Timeout, "too late"));
-    let exchanged = Event::Exchanged { keys: 0, took, debt: 0, silent: took, error: Some(&error) };
+    let exchanged = Event::Synchronized { keys: 0, took, debt: 0, stale_for: took, error: Some(&error) };
     assert_line(exchanged, Level::WARN, &["kind=\"timeout\"", "too late"]);
 }
 
@@ -76,7 +76,7 @@ fn what_happens_all_the_time_is_for_debugging() {
     assert_line(Event::Decided { limit: "api", decision: &yes }, Level::TRACE, &["limit=\"api\"", "allowed"]);
     let took = Duration::from_millis(3);
     assert_line(Event::StoreCalled { took, error: None }, Level::TRACE, &["took=3ms"]);
-    let exchanged = Event::Exchanged { keys: 9, took, debt: 4, silent: Duration::ZERO, error: None };
+    let exchanged = Event::Synchronized { keys: 9, took, debt: 4, stale_for: Duration::ZERO, error: None };
     assert_line(exchanged, Level::TRACE, &["keys=9", "took=3ms", "debt=4"]);
 }
 
@@ -95,7 +95,11 @@ fn fallbacks_are_told_when_they_begin_and_then_once_in_a_while() {
         // A hundred a second, for half a minute.
         for number in 0..3_000 {
             clock.set(start + Duration::from_millis(10 * number));
-            log.observe(Event::FellBack { limit: "api", reason: FallbackReason::NotAsked, decision: &guess });
+            log.observe(Event::FellBack {
+                limit: "api",
+                reason: FallbackReason::CircuitOpen,
+                decision: &guess,
+            });
         }
     });
     assert_eq!(counts(&lines), [1, 1_000, 1_000], "{lines:?}");
@@ -108,7 +112,7 @@ fn limits_and_reasons_have_lines_of_their_own() {
     let late = FallbackReason::Failed(ErrorKind::Timeout);
     let lines = lines(|| {
         for _ in 0..5 {
-            for (limit, reason) in [("a", FallbackReason::NotAsked), ("a", late), ("b", late)] {
+            for (limit, reason) in [("a", FallbackReason::CircuitOpen), ("a", late), ("b", late)] {
                 log.observe(Event::FellBack { limit, reason, decision: &guess });
             }
         }
@@ -140,7 +144,7 @@ fn limits_without_number_have_few_lines() {
     let lines = lines(|| {
         for number in 0..10_000 {
             let limit = &format!("limit {number}");
-            log.observe(Event::FellBack { limit, reason: FallbackReason::NotAsked, decision: &guess });
+            log.observe(Event::FellBack { limit, reason: FallbackReason::CircuitOpen, decision: &guess });
         }
     });
     assert_eq!(lines.len(), MOST_LIMITS + 1);

@@ -17,6 +17,7 @@ mod recorded;
 
 use std::time::Duration;
 
+use tollgate_core::store::RawDecision;
 use tollgate_core::{Charge, Decision, Limit, Source};
 
 /// A limit of one.
@@ -26,12 +27,12 @@ fn one() -> Limit {
 
 /// A decision by `source` that lets a charge pass.
 fn passing(source: Source) -> Decision {
-    Decision::passing(&one().charge("somebody"), source)
+    RawDecision::allow(&one().charge("somebody"), source).into()
 }
 
 /// A decision by `source` that turns a charge away.
 fn refusing(source: Source) -> Decision {
     let limit = one();
     let charge: Charge<'_> = limit.charge("somebody");
-    Decision::refusing(&charge, Duration::from_secs(1), source)
+    RawDecision::deny(&charge, Duration::from_secs(1), source).into()
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tokio::runtime::Handle;
 use tokio::task::yield_now;
-use tollgate_core::{Clock, Store};
+use tollgate_core::Clock;
+use tollgate_core::store::Store;
 
 use super::gathering::Gathering;
 use super::lane::{Lanes, Settings, Ticket};

@@ -5,7 +5,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
-use tollgate_core::{ErrorKind, OwnedRequest, Store, StoreError, Time};
+use tollgate_core::store::{OwnedRequest, Store};
+use tollgate_core::{ErrorKind, StoreError, Time};
 
 use super::merge::Merged;
 use super::seats::{Seats, Told, Waiter};

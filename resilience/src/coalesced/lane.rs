@@ -166,7 +166,8 @@ impl Lanes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tollgate_core::{Limit, OwnedRequest};
+    use tollgate_core::Limit;
+    use tollgate_core::store::OwnedRequest;
 
     const ONE: Settings = Settings { in_flight: 1, patience: Duration::from_millis(10) };
     const NOW: Time = Time::from_secs(1_790_000_000);

@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use tollgate_core::{Charge, ErrorKind, Key, Request, Run, RunVerdict, StoreError, Verdict};
+use tollgate_core::store::{Run, RunVerdict};
+use tollgate_core::{Charge, ErrorKind, Key, Request, StoreError, Verdict};
 
 /// Requests in the order of their arrival, equal ones merged into runs where nobody can tell the difference.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl<'a> Merged<'a> {
             return newest;
         }
         let next = self.runs.len();
-        let (mut joins, mut first) = (request.id().is_none(), None);
+        let (mut joins, mut first) = (request.idempotency_key().is_none(), None);
         for charge in request.charges() {
             match last.entry(state(charge)) {
                 Entry::Occupied(known) => joins &= *first.get_or_insert(*known.get()) == *known.get(),
@@ -64,7 +65,7 @@ impl<'a> Merged<'a> {
     /// Once more what a run does, if it is the same.
     fn extend(&mut self, run: usize, request: Request<'a>) -> bool {
         let run = &mut self.runs[run];
-        let equal = request.id().is_none() && run.request() == request;
+        let equal = request.idempotency_key().is_none() && run.request() == request;
         if equal {
             *run = Run::new(request, run.count() + 1);
         }

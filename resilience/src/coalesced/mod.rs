@@ -18,9 +18,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tollgate_core::store::{Capability, Export, OwnedRequest, Run, RunVerdict, Store};
 use tollgate_core::{
-    Capability, Charge, Clock, Decision, ErrorKind, Export, Key, Limit, OwnedRequest, Request, Run,
-    RunVerdict, Snapshot, Store, StoreError, SystemClock, Time, Verdict,
+    Charge, Clock, Decision, ErrorKind, Key, Limit, Request, StoreError, SystemClock, Time, Verdict,
 };
 
 use flight::{Alone, Shared, start};
@@ -53,7 +53,7 @@ use seats::Told;
 ///
 /// # What changes
 ///
-/// - **Lanes**: checks gather only with those that the store decides in the same call ([`Store::lane`]). A request whose
+/// - **Lanes**: checks gather only with those that the store decides in the same call ([`Store::route`]). A request whose
 ///   charges belong to several lanes goes to the store directly.
 /// - **Order**: the requests of a lane that have gathered are decided in the order of their arrival.
 /// - **Time**: those who go together are decided together, as of the latest time that one of them gave.
@@ -112,8 +112,8 @@ impl<S: Store + 'static, C: Clock + 'static> Coalesced<S, C> {
     /// The lane of a request, if all of its charges share one.
     fn common_lane(&self, request: Request<'_>) -> Option<u64> {
         let (first, rest) = request.charges().split_first()?;
-        let lane = self.shared.store.lane(first);
-        rest.iter().all(|charge| self.shared.store.lane(charge) == lane).then_some(lane)
+        let lane = self.shared.store.route(first);
+        rest.iter().all(|charge| self.shared.store.route(charge) == lane).then_some(lane)
     }
 
     /// Decides alone by `alone`, or together with others what `waiting` makes.
@@ -160,7 +160,7 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Coalesced<S, C> {
         let store = &self.shared.store;
         let alone = || store.decide_one(charge, clock);
         let waiting = || Waiting { request: OwnedRequest::from(charge), now: clock.now() };
-        self.go(store.lane(charge), alone, waiting, only_decision).await
+        self.go(store.route(charge), alone, waiting, only_decision).await
     }
 
     fn decide_batch(
@@ -171,8 +171,8 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Coalesced<S, C> {
         self.shared.store.decide_batch(batch, now)
     }
 
-    fn lane(&self, charge: &Charge<'_>) -> u64 {
-        self.shared.store.lane(charge)
+    fn route(&self, charge: &Charge<'_>) -> u64 {
+        self.shared.store.route(charge)
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {
@@ -188,22 +188,12 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Coalesced<S, C> {
         self.shared.store.export(limit, key, now)
     }
 
-    fn merge(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        snapshot: &Snapshot,
-        now: Time,
-    ) -> impl Future<Output = Result<(), StoreError>> + Send {
-        self.shared.store.merge(limit, key, snapshot, now)
-    }
-
-    fn exchange(
+    fn apply_deltas(
         &self,
         request: Request<'_>,
         now: Time,
     ) -> impl Future<Output = Result<Vec<Export>, StoreError>> + Send {
-        self.shared.store.exchange(request, now)
+        self.shared.store.apply_deltas(request, now)
     }
 }
 

@@ -9,9 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indexmap::{Equivalent, IndexMap};
-use tollgate_core::{
-    Action, Charge, Decision, ErrorKind, Key, Limit, MAX_COUNT, OperationId, OwnedKey, Time,
-};
+use tollgate_core::store::OwnedKey;
+use tollgate_core::{Action, Charge, Decision, ErrorKind, IdempotencyKey, Key, Limit, Time};
 
 use super::policy::Shared;
 
@@ -76,7 +75,7 @@ pub(crate) struct Amount {
     at: Time,
     sum: i64,
     /// Once it has been tried to tell: the same id from then on, and nothing is added any more.
-    id: Option<OperationId>,
+    id: Option<IdempotencyKey>,
 }
 
 impl Amount {
@@ -106,8 +105,8 @@ pub(crate) struct Telling {
 
 impl Telling {
     /// Names it, if it has no id yet: it is about to be told.
-    pub(crate) fn name(&mut self) -> OperationId {
-        *self.amount.id.get_or_insert_with(OperationId::unique)
+    pub(crate) fn name(&mut self) -> IdempotencyKey {
+        *self.amount.id.get_or_insert_with(IdempotencyKey::unique)
     }
 
     /// Both are about the same key.
@@ -119,8 +118,9 @@ impl Telling {
     pub(crate) fn charge(&self, ahead: i64) -> Charge<'_> {
         let at = Some(Time::from_nanos(self.amount.at.nanos().saturating_add_signed(ahead)));
         let action = if self.amount.sum < 0 { Action::Refund { at } } else { Action::Debit { at } };
-        let cost = u32::try_from(self.amount.sum.unsigned_abs()).unwrap_or(MAX_COUNT).min(MAX_COUNT);
-        self.limit.charge(self.key.as_key()).cost(cost).action(action)
+        let cost =
+            u32::try_from(self.amount.sum.unsigned_abs()).unwrap_or(Limit::MAX_COUNT).min(Limit::MAX_COUNT);
+        self.limit.charge(self.key.as_key()).with_cost(cost).with_action(action)
     }
 
     /// How much it is about.
@@ -185,7 +185,7 @@ impl HandOver {
         now: Time,
     ) -> u64 {
         let granted = i64::from(decision.granted());
-        let (sum, at) = match charge.get_action() {
+        let (sum, at) = match charge.action() {
             _ if decision.is_denied() || granted == 0 => return 0,
             Action::Refund { at } => (-granted, at.unwrap_or(now)),
             Action::Debit { at } => (granted, at.unwrap_or(now)),
@@ -253,7 +253,7 @@ pub(crate) struct Taken<'a> {
 
 impl Taken<'_> {
     /// Names them all: they are about to be told.
-    pub(crate) fn name(&mut self) -> Vec<OperationId> {
+    pub(crate) fn name(&mut self) -> Vec<IdempotencyKey> {
         self.tellings.iter_mut().map(Telling::name).collect()
     }
 

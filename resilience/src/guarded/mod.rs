@@ -14,10 +14,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tollgate_core::store::{Capability, Export, ImmediateStore, RawDecision, Run, RunVerdict, Store};
 use tollgate_core::{
-    BreakerState, Capability, Charge, Clock, Decision, ErrorKind, Export, FallbackReason, ImmediateStore,
-    Key, Limit, Observer, Outcome, RawDecision, Request, Run, RunVerdict, Snapshot, Source, Store,
-    StoreError, Time, Verdict,
+    BreakerState, Charge, Clock, Decision, ErrorKind, FallbackReason, Key, Limit, Observer, Outcome, Request,
+    Source, StoreError, Time, Verdict,
 };
 
 pub use counts::Counts;
@@ -413,8 +413,8 @@ impl<S: Store + 'static> Store for Guarded<S> {
         batch.iter().zip(answers.into_iter().chain(std::iter::repeat_with(missing))).map(answer).collect()
     }
 
-    fn lane(&self, charge: &Charge<'_>) -> u64 {
-        self.store().lane(charge)
+    fn route(&self, charge: &Charge<'_>) -> u64 {
+        self.store().route(charge)
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {
@@ -429,22 +429,10 @@ impl<S: Store + 'static> Store for Guarded<S> {
         self.ask(probe, || now, || self.store().export(limit, key, now)).await.map_err(Trouble::into_error)
     }
 
-    async fn merge(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        snapshot: &Snapshot,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        let probe = self.leave(|| now).map_err(Trouble::into_error)?;
-        let merge = || self.store().merge(limit, key, snapshot, now);
-        self.ask(probe, || now, merge).await.map_err(Trouble::into_error)
-    }
-
     /// No policy can book anything: whoever exchanges keeps it for the next time.
-    async fn exchange(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
+    async fn apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
         let probe = self.leave(|| now).map_err(Trouble::into_error)?;
-        let exchange = || self.store().exchange(request, now);
+        let exchange = || self.store().apply_deltas(request, now);
         self.ask(probe, || now, exchange).await.map_err(Trouble::into_error)
     }
 }
@@ -460,7 +448,7 @@ impl<S: ImmediateStore + 'static> ImmediateStore for Guarded<S> {
         answer.unwrap_or_else(|trouble| {
             // What no policy answers was not done.
             self.instead(charge, clock, &trouble)
-                .unwrap_or_else(|_| Decision::refusing(charge, trouble.wait, Source::Policy))
+                .unwrap_or_else(|_| RawDecision::deny(charge, trouble.wait, Source::Policy).into())
         })
     }
 

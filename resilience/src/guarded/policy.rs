@@ -5,9 +5,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tollgate_core::{
-    AlgorithmKind, Charge, Decision, ImmediateStore, Limit, LimitError, Request, StoreError, Time, Verdict,
-};
+use tollgate_core::store::ImmediateStore;
+use tollgate_core::{AlgorithmKind, Charge, Decision, Limit, LimitError, Request, StoreError, Time, Verdict};
 
 /// What becomes of charges that the store could not decide.
 #[derive(Clone, Debug)]
@@ -179,7 +178,7 @@ impl Policies {
 
 impl Shared {
     fn new(limit: &Limit, Share { part, of }: Share) -> Self {
-        let numbers = limit.numbers();
+        let numbers = limit.parameters();
         let memory = match limit.kind() {
             // Places are held, not consumed.
             AlgorithmKind::Concurrency => None,

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tollgate_core::{Clock, Event, Key, Limit, Request, Run, Store, SystemClock, Time, Timekeeper};
+use tollgate_core::store::{ClockSource, Run, Store};
+use tollgate_core::{Clock, Event, Key, Limit, Request, SystemClock, Time};
 
 use super::breaker::Back;
 use super::call::within;
@@ -140,19 +141,19 @@ impl<S: Store + 'static> Recovery<S> {
         }
         let lost = self.handover.take_lost();
         if told > 0 || lost > 0 {
-            self.watch.tell(Event::HandedOver { keys: told, lost });
+            self.watch.tell(Event::Reconciled { keys: told, lost });
         }
         outcome
     }
 
     /// How many nanoseconds the clock that decides is ahead of the callers'.
     async fn ahead(&self, now: Time) -> Option<i64> {
-        if self.store.capability().timekeeper == Timekeeper::Caller {
+        if self.store.capability().clock_source == ClockSource::Caller {
             return Some(0);
         }
         // A look at what nobody uses: there, nothing but the store itself can be wrong.
         let clock = Limit::per_second(1).build("tollgate clock").ok()?;
-        let look = [clock.charge(Key::new("tollgate", "clock")).cost(0)];
+        let look = [clock.charge(Key::new("tollgate", "clock")).with_cost(0)];
         let look = pin!(async { self.store.decide(Request::new(&look), now).await });
         let at = within(DEADLINE, look).await.ok()?.ok()?.decided_at();
         i64::try_from(i128::from(at.nanos()) - i128::from(now.nanos())).ok()
@@ -166,7 +167,7 @@ impl<S: Store + 'static> Recovery<S> {
             let runs: Vec<_> = charges
                 .iter()
                 .zip(ids)
-                .map(|(charge, id)| Run::new(Request::new(charge).with_id(id), 1))
+                .map(|(charge, id)| Run::new(Request::new(charge).with_idempotency_key(id), 1))
                 .collect();
             within(DEADLINE, pin!(async { self.store.decide_batch(&runs, now).await })).await
         };

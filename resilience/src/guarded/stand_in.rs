@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tollgate_core::store::RawDecision;
 use tollgate_core::{
-    Action, Charge, Decision, ErrorKind, FallbackReason, Outcome, RawDecision, Request, Source, StoreError,
-    Time, Verdict,
+    Action, Charge, Decision, ErrorKind, FallbackReason, Outcome, Request, Source, StoreError, Time, Verdict,
 };
 
 use super::call::{Failure, contained};
@@ -27,7 +27,7 @@ pub(crate) struct Trouble {
 impl Trouble {
     fn reason(&self) -> FallbackReason {
         match &self.failure {
-            None => FallbackReason::NotAsked,
+            None => FallbackReason::CircuitOpen,
             Some(Failure::Error(error)) => FallbackReason::Failed(error.kind()),
             Some(Failure::Late(_)) => FallbackReason::Failed(ErrorKind::Timeout),
             Some(Failure::Panic) => FallbackReason::Panicked,
@@ -60,7 +60,7 @@ pub(crate) struct StandIn {
 
 /// Whether it asks if something may pass. What books something that has happened is no such question.
 fn asks(charge: &Charge<'_>) -> bool {
-    matches!(charge.get_action(), Action::Take { .. } | Action::TakeUpTo | Action::Renew)
+    matches!(charge.action(), Action::Take { .. } | Action::TakeUpTo | Action::Renew)
 }
 
 impl StandIn {
@@ -76,9 +76,9 @@ impl StandIn {
         }
         charge.supported()?;
         let decision = match self.policies.of(charge.limit().name()) {
-            OnFailure::Allow if asks(charge) => Decision::passing(charge, Source::Policy),
-            OnFailure::Deny if asks(charge) => Decision::refusing(charge, trouble.wait, Source::Policy),
-            OnFailure::Local(local) if charge.get_action() != Action::Forget => {
+            OnFailure::Allow if asks(charge) => RawDecision::allow(charge, Source::Policy).into(),
+            OnFailure::Deny if asks(charge) => RawDecision::deny(charge, trouble.wait, Source::Policy).into(),
+            OnFailure::Local(local) if charge.action() != Action::Reset => {
                 self.policies.with_share(local, charge.limit(), |shared| {
                     let decision = self.locally(local, shared, charge, now, trouble.wait);
                     self.note(shared, charge, &decision, now);
@@ -99,12 +99,12 @@ impl StandIn {
         trouble: &Trouble,
     ) -> Result<Verdict, StoreError> {
         let charges = request.charges();
-        if let ([charge], None) = (charges, request.id()) {
+        if let ([charge], None) = (charges, request.idempotency_key()) {
             return Ok(Verdict::one(self.decide_one(charge, now, trouble)?, now));
         }
         request.supported()?;
         let answered = |charge: &Charge<'_>| match self.policies.of(charge.limit().name()) {
-            OnFailure::Local(_) => charge.get_action() != Action::Forget,
+            OnFailure::Local(_) => charge.action() != Action::Reset,
             _ => asks(charge),
         };
         if trouble.is_refusal() || !charges.iter().all(answered) {
@@ -117,9 +117,9 @@ impl StandIn {
             match self.policies.of(charge.limit().name()) {
                 OnFailure::Deny => {
                     refused = true;
-                    told[index] = Some(Decision::refusing(charge, trouble.wait, Source::Policy));
+                    told[index] = Some(RawDecision::deny(charge, trouble.wait, Source::Policy).into());
                 }
-                OnFailure::Allow => told[index] = Some(Decision::passing(charge, Source::Policy)),
+                OnFailure::Allow => told[index] = Some(RawDecision::allow(charge, Source::Policy).into()),
                 OnFailure::Local(local) => match locals.iter_mut().find(|group| group.is_on(local)) {
                     Some(group) => group.indexes.push(index),
                     None => locals.push(Group { local, indexes: vec![index] }),
@@ -162,12 +162,12 @@ impl StandIn {
         wait: Duration,
     ) -> Decision {
         // A share that cannot be counted is none.
-        let Ok(share) = &shared.share else { return Decision::refusing(charge, wait, Source::Policy) };
-        if let Ok(decision) = contained(|| local.store.charge_at(&charge.against(share), now)) {
+        let Ok(share) = &shared.share else { return RawDecision::deny(charge, wait, Source::Policy).into() };
+        if let Ok(decision) = contained(|| local.store.charge_at(&charge.with_limit(share), now)) {
             return as_told(charge, decision, wait);
         }
         self.watch.counters.panicked.one();
-        Decision::refusing(charge, wait, Source::Policy)
+        RawDecision::deny(charge, wait, Source::Policy).into()
     }
 
     /// Decides the charges of one store together. Whether they passed.
@@ -188,9 +188,9 @@ impl StandIn {
             .collect();
         let verdict = shares.ok().and_then(|shares| {
             let ours: Vec<_> =
-                whole.iter().zip(&shares).map(|(charge, share)| charge.against(share)).collect();
+                whole.iter().zip(&shares).map(|(charge, share)| charge.with_limit(share)).collect();
             let ours = Request::new(&ours);
-            let ours = request.id().map_or(ours, |id| ours.with_id(id));
+            let ours = request.idempotency_key().map_or(ours, |id| ours.with_idempotency_key(id));
             let verdict = contained(|| group.local.store.decide_at(ours, now));
             if verdict.is_err() {
                 self.watch.counters.panicked.one();
@@ -201,7 +201,7 @@ impl StandIn {
             let decision = verdict.as_ref().and_then(|verdict| verdict.decisions().get(place));
             told[*index] = Some(match decision {
                 Some(decision) => as_told(charge, *decision, wait),
-                None => Decision::refusing(charge, wait, Source::Policy),
+                None => RawDecision::deny(charge, wait, Source::Policy).into(),
             });
         }
         verdict.is_some_and(|verdict| verdict.is_allowed())
@@ -224,7 +224,7 @@ impl StandIn {
                     .share
                     .as_ref()
                     .ok()
-                    .and_then(|share| charges[index].against(share).undo(&decision, now));
+                    .and_then(|share| charges[index].with_limit(share).compensation(&decision, now));
                 if let Some(undo) = undo {
                     // A bug there was counted when it was asked first.
                     let _ = contained(|| group.local.store.charge_at(&undo, now));
@@ -262,14 +262,14 @@ impl Group<'_> {
 
 /// It would have passed, but nothing was taken.
 fn untaken(charge: &Charge<'_>, source: Source) -> Decision {
-    Decision::passing(&charge.cost(0), source)
+    RawDecision::allow(&charge.with_cost(0), source).into()
 }
 
 /// What another store's decision on a share means for a charge on the whole.
 fn as_told(charge: &Charge<'_>, decision: Decision, wait: Duration) -> Decision {
     match decision.outcome() {
         // More than the share can ever hold, but not more than the limit: that comes back with the store.
-        Outcome::NeverFits if charge.get_cost() <= charge.limit().capacity() => {
+        Outcome::NeverFits if charge.cost() <= charge.limit().capacity() => {
             let raw = RawDecision {
                 outcome: Outcome::Denied,
                 source: Source::Fallback,
@@ -279,7 +279,7 @@ fn as_told(charge: &Charge<'_>, decision: Decision, wait: Duration) -> Decision 
             raw.into()
         }
         // It was acquired elsewhere, and nobody can say that it is lost.
-        Outcome::LeaseLost => Decision::passing(charge, Source::Policy),
-        _ => decision.made_by(Source::Fallback),
+        Outcome::LeaseLost => RawDecision::allow(charge, Source::Policy).into(),
+        _ => decision.raw().with_source(Source::Fallback).into(),
     }
 }

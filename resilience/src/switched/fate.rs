@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tollgate_core::store::RawDecision;
 use tollgate_core::{Charge, Decision, Source};
 
 use super::shadow::Watch;
@@ -16,7 +17,7 @@ pub(super) enum Fate {
     /// It passes; the store is not asked.
     Passes,
     /// It is turned away, and its request with it; the store is not asked.
-    Barred,
+    DenyListed,
 }
 
 impl Fate {
@@ -25,15 +26,15 @@ impl Fate {
     }
 
     pub(super) fn is_barred(&self) -> bool {
-        matches!(self, Self::Barred)
+        matches!(self, Self::DenyListed)
     }
 
     /// The decision, if the store is not asked.
     pub(super) fn unasked(&self, charge: &Charge<'_>) -> Option<Decision> {
         match self {
             Self::Asked | Self::Watched(_) => None,
-            Self::Passes => Some(Decision::passing(charge, Source::Switch)),
-            Self::Barred => Some(Decision::barring(charge)),
+            Self::Passes => Some(RawDecision::allow(charge, Source::Switch).into()),
+            Self::DenyListed => Some(RawDecision::deny_listed(charge).into()),
         }
     }
 
@@ -41,7 +42,7 @@ impl Fate {
     pub(super) fn told<E>(&self, charge: &Charge<'_>, answer: Result<Decision, E>) -> Result<Decision, E> {
         match self {
             Self::Watched(watch) => Ok(watch.told(charge, answer.ok())),
-            Self::Asked | Self::Passes | Self::Barred => answer,
+            Self::Asked | Self::Passes | Self::DenyListed => answer,
         }
     }
 }

@@ -13,10 +13,8 @@ mod switches;
 use std::convert::Infallible;
 use std::pin::Pin;
 
-use tollgate_core::{
-    Capability, Charge, Clock, Decision, Export, ImmediateStore, Key, Limit, Request, Run, RunVerdict,
-    Snapshot, Store, StoreError, Time, Verdict,
-};
+use tollgate_core::store::{Capability, Export, ImmediateStore, Run, RunVerdict, Store};
+use tollgate_core::{Charge, Clock, Decision, Key, Limit, Request, StoreError, Time, Verdict};
 
 use fate::Fate;
 use plan::{Answer, Plan};
@@ -30,7 +28,7 @@ pub use switches::{KeyList, LimitMode, SwitchState, Switches};
 ///
 /// | the charge | the store | the caller is told |
 /// |---|---|---|
-/// | its key is listed as denied, and it does not just give back | is not asked, about the whole request | [`Barred`](tollgate_core::Outcome::Barred); its request is denied, and the other charges answer "allowed, granted 0" |
+/// | its key is listed as denied, and it does not just give back | is not asked, about the whole request | [`Barred`](tollgate_core::Outcome::DenyListed); its request is denied, and the other charges answer "allowed, granted 0" |
 /// | every limit is off, its key is listed as allowed, or its limit is off | is not asked about it, whatever its action | it passes, by [`Source::Switch`](tollgate_core::Source::Switch) |
 /// | its limit is watched, and it takes or renews | is asked about it alone, and debits it if it fits | it passes at once and in full; marked as [`Source::Shadow`](tollgate_core::Source::Shadow) if the limit had another answer |
 /// | anything else | decides it | what the store says |
@@ -189,8 +187,8 @@ impl<S: Store> Store for Switched<S> {
     }
 
     #[inline]
-    fn lane(&self, charge: &Charge<'_>) -> u64 {
-        self.store.lane(charge)
+    fn route(&self, charge: &Charge<'_>) -> u64 {
+        self.store.route(charge)
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {
@@ -204,19 +202,9 @@ impl<S: Store> Store for Switched<S> {
         self.store.export(limit, key, now).await
     }
 
-    async fn merge(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        snapshot: &Snapshot,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        self.store.merge(limit, key, snapshot, now).await
-    }
-
     /// What was granted elsewhere counts, whatever the switches say now.
-    async fn exchange(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
-        self.store.exchange(request, now).await
+    async fn apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
+        self.store.apply_deltas(request, now).await
     }
 }
 

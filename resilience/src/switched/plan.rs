@@ -1,9 +1,9 @@
 //! What happens to a whole request: which parts of it the store is asked, and how the answers become one verdict again.
 
 use smallvec::SmallVec;
+use tollgate_core::store::{RawDecision, Run, RunVerdict};
 use tollgate_core::{
-    Charge, Decision, Effect, ErrorKind, OperationId, RawDecision, Request, Run, RunVerdict, Source,
-    StoreError, Time, Verdict,
+    Charge, Decision, Effect, ErrorKind, IdempotencyKey, Request, Source, StoreError, Time, Verdict,
 };
 
 use super::fate::Fate;
@@ -48,7 +48,7 @@ impl<'a> Plan<'a> {
     /// What the store is asked: first what it decides, then each watched charge by itself, so that none of them can
     /// turn the rest away.
     pub(super) fn runs(&self) -> impl Iterator<Item = Run<'_>> {
-        let (id, count) = (self.run.request().id(), self.run.count());
+        let (id, count) = (self.run.request().idempotency_key(), self.run.count());
         let enforced = (!self.enforced.is_empty()).then(|| named(&self.enforced, id));
         let watched = self.watched().map(move |(index, charge)| {
             named(std::slice::from_ref(charge), id.map(|id| self.id_of_watched(id, index)))
@@ -58,7 +58,7 @@ impl<'a> Plan<'a> {
 
     /// A charge that is all of its request keeps its id, so that a repetition is known whichever way the switch is by
     /// then.
-    fn id_of_watched(&self, id: OperationId, index: usize) -> OperationId {
+    fn id_of_watched(&self, id: IdempotencyKey, index: usize) -> IdempotencyKey {
         match u32::try_from(index) {
             _ if self.fates.len() == 1 => id,
             Ok(index) => id.part(WATCHED.saturating_add(index)),
@@ -100,7 +100,10 @@ impl<'a> Plan<'a> {
             }
         };
         if !taken_in_vain.is_empty() {
-            give_back(named(&taken_in_vain, self.run.request().id().map(|id| id.part(GIVEN_BACK))));
+            give_back(named(
+                &taken_in_vain,
+                self.run.request().idempotency_key().map(|id| id.part(GIVEN_BACK)),
+            ));
         }
         told
     }
@@ -124,9 +127,9 @@ impl<'a> Plan<'a> {
         for (charge, fate) in self.run.request().charges().iter().zip(&self.fates) {
             decisions.push(match fate {
                 Fate::Asked => *decided.next().ok_or_else(unanswered)?,
-                Fate::Passes if denied => taking_nothing(Decision::passing(charge, Source::Switch)),
-                Fate::Passes => Decision::passing(charge, Source::Switch),
-                Fate::Barred => Decision::barring(charge),
+                Fate::Passes if denied => taking_nothing(RawDecision::allow(charge, Source::Switch).into()),
+                Fate::Passes => RawDecision::allow(charge, Source::Switch).into(),
+                Fate::DenyListed => RawDecision::deny_listed(charge).into(),
                 Fate::Watched(watch) => {
                     let answer = watched.next().flatten();
                     decided_at = decided_at.or(answer.map(Verdict::decided_at));
@@ -145,15 +148,15 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn named<'c>(charges: &'c [Charge<'c>], id: Option<OperationId>) -> Request<'c> {
+fn named<'c>(charges: &'c [Charge<'c>], id: Option<IdempotencyKey>) -> Request<'c> {
     let request = Request::new(charges);
-    id.map_or(request, |id| request.with_id(id))
+    id.map_or(request, |id| request.with_idempotency_key(id))
 }
 
 /// What gives a watched charge back, as far as it was debited where it would be given back.
 fn undo<'a>(charge: &Charge<'a>, verdict: &Verdict) -> Option<Charge<'a>> {
     let decision = verdict.decisions().first().filter(|decision| decision.source() == Source::Store)?;
-    charge.undo(decision, verdict.decided_at())
+    charge.compensation(decision, verdict.decided_at())
 }
 
 /// It could have passed, but its request did not.

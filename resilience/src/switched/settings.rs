@@ -5,7 +5,8 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use indexmap::{Equivalent, IndexSet};
-use tollgate_core::{Action, Charge, Key, OwnedKey};
+use tollgate_core::store::OwnedKey;
+use tollgate_core::{Action, Charge, Key};
 
 use super::fate::Fate;
 use super::shadow::Watch;
@@ -48,7 +49,7 @@ impl Settings {
     /// What happens to a charge.
     pub(super) fn fate(&self, charge: &Charge<'_>) -> Fate {
         if !gives_back(charge) && self.denies(charge.key()) {
-            return Fate::Barred;
+            return Fate::DenyListed;
         }
         if self.all_off || self.allows(charge.key()) {
             return Fate::Passes;
@@ -63,12 +64,12 @@ impl Settings {
 
 /// Whoever is listed as denied may still end what it began: others may be waiting for the place.
 fn gives_back(charge: &Charge<'_>) -> bool {
-    matches!(charge.get_action(), Action::Refund { .. } | Action::Forget | Action::Release)
+    matches!(charge.action(), Action::Refund { .. } | Action::Reset | Action::Release)
 }
 
 /// A limit that is watched must not deny; what cannot be denied is not its business.
 fn may_be_denied(charge: &Charge<'_>) -> bool {
-    matches!(charge.get_action(), Action::Take { .. } | Action::TakeUpTo | Action::Renew)
+    matches!(charge.action(), Action::Take { .. } | Action::TakeUpTo | Action::Renew)
 }
 
 /// A key that is looked up without a copy of it.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tollgate_core::store::RawDecision;
 use tollgate_core::{Charge, Decision, Source};
 
 /// What a limit would have done since it was switched to shadow.
@@ -33,10 +34,10 @@ impl Watch {
     /// What the caller of a watched charge is told, whatever the store answered, if it did.
     pub(super) fn told(&self, charge: &Charge<'_>, answer: Option<Decision>) -> Decision {
         let told = match &answer {
-            Some(decision) => decision.watched(charge),
-            None => Decision::passing(charge, Source::Switch),
+            Some(decision) => decision.raw().shadowed(charge).into(),
+            None => RawDecision::allow(charge, Source::Switch).into(),
         };
-        if !charge.only_looks() {
+        if !charge.is_peek() {
             self.count(answer, told);
         }
         told

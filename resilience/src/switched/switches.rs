@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
-use tollgate_core::{Key, OwnedKey};
+use tollgate_core::Key;
+use tollgate_core::store::OwnedKey;
 
 use super::settings::{Keys, Settings, Sought, Switch};
 use super::shadow::{ShadowReport, Watch};

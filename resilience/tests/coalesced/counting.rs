@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
-use tollgate_core::{Limit, Store};
+use tollgate_core::Limit;
+use tollgate_core::store::Store;
 use tollgate_resilience::Coalesced;
 
 use crate::scripted::NOW;

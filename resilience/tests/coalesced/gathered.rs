@@ -1,6 +1,7 @@
 //! What goes together, in which order, and as one.
 
-use tollgate_core::{Action, Decision, ErrorKind, Key, Limit, OperationId, Request, Store, StoreError};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, Decision, ErrorKind, IdempotencyKey, Key, Limit, Request, StoreError};
 
 use crate::scripted::{NOW, Stand, at, done, everybody_moves, left, soon};
 
@@ -115,8 +116,8 @@ async fn named_operations_do_not_merge_and_are_executed_once() {
     for id in [1, 1, 2] {
         let (store, limit) = (stand.store.clone(), limit.clone());
         tasks.push(tokio::spawn(async move {
-            let request = [limit.charge("a").cost(4)];
-            store.decide(Request::new(&request).with_id(OperationId::new(id)), NOW).await
+            let request = [limit.charge("a").with_cost(4)];
+            store.decide(Request::new(&request).with_idempotency_key(IdempotencyKey::new(id)), NOW).await
         }));
         everybody_moves().await;
     }
@@ -170,7 +171,7 @@ async fn those_who_go_together_are_decided_as_of_the_latest_time() {
 async fn what_cannot_be_decided_is_refused_before_it_gathers() {
     let (stand, limit) = (Stand::holding([0]), limit(10));
     let first = stand.check(&limit, "first".into(), 1).await;
-    let charge = limit.charge("a").action(Action::Renew);
+    let charge = limit.charge("a").with_action(Action::Renew);
     let refused = |told: Option<StoreError>| told.is_some_and(|told| told.kind() == ErrorKind::Unsupported);
     assert!(refused(soon(stand.store.decide_one(&charge, &NOW)).await.err()));
     assert!(refused(soon(stand.store.decide(Request::new(&[charge]), NOW)).await.err()));

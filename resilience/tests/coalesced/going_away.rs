@@ -4,7 +4,8 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
-use tollgate_core::{Limit, Store};
+use tollgate_core::Limit;
+use tollgate_core::store::Store;
 
 use crate::scripted::{NOW, Stand, done, everybody_moves, left, soon};
 

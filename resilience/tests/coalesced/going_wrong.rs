@@ -1,6 +1,7 @@
 //! A call that goes wrong does so for those in it, and for nobody else.
 
-use tollgate_core::{Effect, ErrorKind, Limit, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Effect, ErrorKind, Limit};
 
 use crate::scripted::{Fault, NOW, Stand, done, everybody_moves, left, soon};
 

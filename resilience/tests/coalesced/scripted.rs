@@ -5,11 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
-use tollgate_core::{
-    Capability, ErrorKind, Export, Key, Limit, ManualClock, Request, Run, RunVerdict, Snapshot, Store,
-    StoreError, Time, Verdict,
-};
+use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
 use tollgate_core::{Charge, Clock, Decision};
+use tollgate_core::{ErrorKind, Key, Limit, ManualClock, Request, StoreError, Time, Verdict};
 use tollgate_resilience::Coalesced;
 use tollgate_store_memory::MemoryStore;
 
@@ -87,7 +85,7 @@ impl Stand {
         let (store, limit) = (self.store.clone(), limit.clone());
         let (namespace, entity) = (key.namespace().to_vec(), key.entity().to_vec());
         let task = tokio::spawn(async move {
-            let charge = limit.charge(Key::new(&namespace, &entity)).cost(cost);
+            let charge = limit.charge(Key::new(&namespace, &entity)).with_cost(cost);
             store.decide_one(&charge, &NOW).await
         });
         everybody_moves().await;
@@ -123,9 +121,8 @@ pub(crate) async fn done<T>(task: tokio::task::JoinHandle<T>) -> T {
 
 /// What is asked, in short.
 fn told(request: Request<'_>) -> String {
-    let charge = |charge: &Charge<'_>| {
-        format!("{}:{}", String::from_utf8_lossy(charge.key().entity()), charge.get_cost())
-    };
+    let charge =
+        |charge: &Charge<'_>| format!("{}:{}", String::from_utf8_lossy(charge.key().entity()), charge.cost());
     request.charges().iter().map(charge).collect::<Vec<_>>().join("+")
 }
 
@@ -190,28 +187,18 @@ impl Store for Scripted {
     }
 
     /// As long as the namespace, so that tests can choose.
-    fn lane(&self, charge: &Charge<'_>) -> u64 {
+    fn route(&self, charge: &Charge<'_>) -> u64 {
         charge.key().namespace().len() as u64
     }
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
         self.memory.export(limit, key, now).await
     }
-
-    async fn merge(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        snapshot: &Snapshot,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        self.memory.merge(limit, key, snapshot, now).await
-    }
 }
 
 /// What is left of a limit, by the store itself.
 pub(crate) async fn left(stand: &Stand, limit: &Limit, key: &str) -> u32 {
-    let charge = limit.charge(key).cost(0);
+    let charge = limit.charge(key).with_cost(0);
     let told = stand.script.memory.decide_one(&charge, &NOW).await;
     told.expect("memory answers").remaining()
 }

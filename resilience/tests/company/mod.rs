@@ -7,10 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use libtest_mimic::Arguments;
 use tollgate_conformance::{Subject, trials};
-use tollgate_core::{
-    Capability, Charge, Clock, Decision, Export, Key, Limit, Request, Run, RunVerdict, Snapshot, Store,
-    StoreError, Time, Verdict,
-};
+use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
+use tollgate_core::{Charge, Clock, Decision, Key, Limit, Request, StoreError, Time, Verdict};
 use tollgate_resilience::Coalesced;
 
 use crate::yielding::{COMPANION, Yielding};
@@ -48,7 +46,7 @@ struct InCompany<S: Store + 'static> {
 impl<S: Store + 'static> InCompany<S> {
     /// Somebody who came first, and only looks.
     async fn companion(&self, now: Time) {
-        let told = self.store.decide_one(&self.companion.charge(COMPANION).cost(0), &now).await;
+        let told = self.store.decide_one(&self.companion.charge(COMPANION).with_cost(0), &now).await;
         assert!(told.expect("the store answers").is_allowed());
     }
 }
@@ -80,16 +78,6 @@ impl<S: Store + 'static> Store for InCompany<S> {
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
         self.store.export(limit, key, now).await
-    }
-
-    async fn merge(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        snapshot: &Snapshot,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        self.store.merge(limit, key, snapshot, now).await
     }
 }
 

@@ -76,7 +76,7 @@ async fn of_many_callers_one_finds_out() {
 async fn a_probe_whose_caller_goes_away_is_no_outcome() {
     use std::pin::pin;
     use std::task::{Context, Waker};
-    use tollgate_core::Store;
+    use tollgate_core::store::Store;
     let scene = Scene::new(|guarded| guarded);
     let api = api();
     scene.open(&api).await;
@@ -94,7 +94,8 @@ async fn a_probe_whose_caller_goes_away_is_no_outcome() {
 
 #[tokio::test]
 async fn a_batch_is_one_call_and_fails_if_a_part_does() {
-    use tollgate_core::{Clock, Request, Run, Store};
+    use tollgate_core::store::{Run, Store};
+    use tollgate_core::{Clock, Request};
     let scene = Scene::new(|guarded| guarded.on_failure(half()).opens_after(2, 2));
     let api = api();
     let charges = [api.charge("a")];
@@ -116,14 +117,15 @@ async fn a_batch_is_one_call_and_fails_if_a_part_does() {
 
 #[tokio::test]
 async fn what_never_reached_the_store_does_not_show_that_it_is_back() {
-    use tollgate_core::{Request, Run, Store};
+    use tollgate_core::Request;
+    use tollgate_core::store::{Run, Store};
     let scene = Scene::new(|guarded| guarded);
     let window = Limit::per_second(10).fixed_window().build("window").expect("valid");
     scene.open(&window).await;
     scene.clock.advance(Duration::from_secs(1));
     scene.faulty.is(Mode::Fails(ErrorKind::Unsupported));
     for _ in 0..3 {
-        let reserve = window.charge("a").waiting_up_to(Duration::from_secs(1));
+        let reserve = window.charge("a").with_max_wait(Duration::from_secs(1));
         assert_eq!(scene.charge(reserve).await.expect_err("refused").kind(), ErrorKind::Unsupported);
         assert!(scene.decide(&[]).await.expect("nothing to decide").is_allowed());
         let nothing = [Run::new(Request::new(&[]), 2)];

@@ -5,7 +5,8 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tollgate_core::{Clock, ErrorKind, Key, Limit, Request, Run, Source, Store, Time};
+use tollgate_core::store::{Run, Store};
+use tollgate_core::{Clock, ErrorKind, Key, Limit, Request, Source, Time};
 use tollgate_resilience::{Guarded, OnFailure};
 use tollgate_store_memory::MemoryStore;
 
@@ -40,10 +41,9 @@ async fn every_kind_of_call_ends_in_time() {
 
     scene.faulty.is(Mode::Fine);
     let _ = scene.check(&limit, "a").await;
-    let state = guarded.export(&limit, key, now).await.expect("an answer").state.expect("in use");
     scene.faulty.is(Mode::Hangs);
-    let (took, merged) = taking(guarded.merge(&limit, key, &state, now)).await;
-    assert_eq!((took, merged.expect_err("no policy for that").kind()), (deadline, ErrorKind::Timeout));
+    let (took, applied) = taking(guarded.apply_deltas(Request::new(&charges), now)).await;
+    assert_eq!((took, applied.expect_err("no policy for that").kind()), (deadline, ErrorKind::Timeout));
     assert_eq!(guarded.counts().late, 5);
     assert_eq!(guarded.counts().failed, 5);
 }

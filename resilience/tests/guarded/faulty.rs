@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tollgate_core::store::{Capability, ClockSource, Export, Run, RunVerdict, Store};
 use tollgate_core::{
-    Capability, Charge, Clock, Decision, ErrorKind, Event, Export, Key, Limit, ManualClock, Observer,
-    Request, Run, RunVerdict, Snapshot, Store, StoreError, Time, Verdict,
+    Charge, Clock, Decision, ErrorKind, Event, Key, Limit, ManualClock, Observer, Request, StoreError, Time,
+    Verdict,
 };
 use tollgate_resilience::{Guarded, Local, Share};
 use tollgate_store_memory::MemoryStore;
@@ -105,7 +106,7 @@ impl Faulty {
 impl Store for Faulty {
     fn capability(&self) -> Capability {
         let capability = self.inner.store.capability();
-        if self.inner.ahead.is_zero() { capability } else { capability.by_its_own_clock() }
+        if self.inner.ahead.is_zero() { capability } else { capability.with_clock_source(ClockSource::Store) }
     }
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
@@ -146,17 +147,6 @@ impl Store for Faulty {
         self.understood(&[limit.charge(key)])?;
         self.inner.store.export(limit, key, now + self.inner.ahead).await
     }
-
-    async fn merge(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        snapshot: &Snapshot,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        self.call().await?;
-        self.inner.store.merge(limit, key, snapshot, now + self.inner.ahead).await
-    }
 }
 
 /// Everything that a guard tells, one line each.
@@ -181,7 +171,7 @@ impl Observer for Diary {
                 format!("fell back: {limit}, {reason}, {}", decision.source())
             }
             Event::BreakerChanged { state } => format!("breaker: {state}"),
-            Event::HandedOver { keys, lost } => format!("handed over: {keys}, lost {lost}"),
+            Event::Reconciled { keys, lost } => format!("handed over: {keys}, lost {lost}"),
             Event::StoreCalled { error, .. } => {
                 format!("called: {}", error.map_or("fine", |error| error.kind().as_str()))
             }
@@ -224,9 +214,9 @@ impl Scene {
 
     /// How much is left of a limit on the store itself.
     pub(crate) fn left(&self, limit: &Limit, who: &str) -> u32 {
-        use tollgate_core::ImmediateStore;
+        use tollgate_core::store::ImmediateStore;
         let now = self.clock.now() + self.faulty.inner.ahead;
-        self.faulty.memory().charge_now(&limit.charge(who).cost(0), &now).remaining()
+        self.faulty.memory().charge_now(&limit.charge(who).with_cost(0), &now).remaining()
     }
 
     /// Lets calls fail until the breaker is open.
@@ -236,7 +226,7 @@ impl Scene {
             if self.guarded.breaker() == tollgate_core::BreakerState::Open {
                 return;
             }
-            let _ = self.charge(limit.charge("somebody who does not matter").cost(0)).await;
+            let _ = self.charge(limit.charge("somebody who does not matter").with_cost(0)).await;
         }
         panic!("a store that fails all the time is left alone");
     }
@@ -249,7 +239,7 @@ impl Scene {
             if self.guarded.breaker() == tollgate_core::BreakerState::Closed {
                 return;
             }
-            let _ = self.charge(limit.charge("somebody who does not matter").cost(0)).await;
+            let _ = self.charge(limit.charge("somebody who does not matter").with_cost(0)).await;
             // Lets the task run that tells the store what it missed.
             tokio::task::yield_now().await;
         }

@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{
-    Action, BreakerState, Clock, ErrorKind, ImmediateStore, Limit, LimitBuilder, Source, Time,
-};
+use tollgate_core::store::ImmediateStore;
+use tollgate_core::{Action, BreakerState, Clock, ErrorKind, Limit, LimitBuilder, Source, Time};
 use tollgate_resilience::{Local, Share};
 use tollgate_store_memory::MemoryStore;
 
@@ -52,7 +51,7 @@ async fn what_was_given_back_is_not_told() {
     passes(&scene, &limit, "a", 30).await;
     scene.open(&limit).await;
     passes(&scene, &limit, "a", 10).await;
-    let refund = |who, cost| limit.charge(who).cost(cost).action(Action::Refund { at: None });
+    let refund = |who, cost| limit.charge(who).with_cost(cost).with_action(Action::Refund { at: None });
     assert!(scene.charge(refund("a", 4)).await.expect("booked").is_allowed());
     passes(&scene, &limit, "b", 3).await;
     assert!(scene.charge(refund("b", 3)).await.expect("booked").is_allowed());
@@ -272,12 +271,12 @@ async fn what_was_given_back_does_not_move_into_a_later_window() {
     scene.open(&window).await;
     passes(&scene, &window, "a", 50).await;
     scene.clock.advance(Duration::from_secs(150));
-    let refund = window.charge("a").cost(50).action(Action::Refund { at: None });
+    let refund = window.charge("a").with_cost(50).with_action(Action::Refund { at: None });
     assert!(scene.charge(refund).await.expect("booked").is_allowed());
     scene.clock.advance(Duration::from_secs(60));
     passes(&scene, &window, "a", 1).await;
     // Another process has used most of the new window.
-    let others = window.charge("a").cost(80);
+    let others = window.charge("a").with_cost(80);
     assert!(scene.faulty.memory().charge_now(&others, &scene.clock).is_allowed());
     scene.bring_back(&window).await;
     assert_eq!(scene.left(&window, "a"), 19);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use tollgate_core::store::{Capability, Export, ImmediateStore, Run, RunVerdict, Store};
 use tollgate_core::{
-    BreakerState, Capability, Charge, Clock, Decision, Export, ImmediateStore, Key, Limit, Limiter, Request,
-    Run, RunVerdict, Snapshot, Source, Store, StoreError, Time, Verdict,
+    BreakerState, Charge, Clock, Decision, Key, Limit, Limiter, Request, Source, StoreError, Time, Verdict,
 };
 use tollgate_resilience::{Guarded, Local, OnFailure, Share};
 
@@ -86,10 +86,6 @@ impl Store for Buggy {
     }
 
     async fn export(&self, _: &Limit, _: Key<'_>, _: Time) -> Result<Export, StoreError> {
-        panic!("a bug")
-    }
-
-    async fn merge(&self, _: &Limit, _: Key<'_>, _: &Snapshot, _: Time) -> Result<(), StoreError> {
         panic!("a bug")
     }
 }

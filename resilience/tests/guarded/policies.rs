@@ -73,7 +73,7 @@ async fn a_request_passes_if_all_its_policies_let_it_pass_and_takes_nothing_othe
     let (usual, open, shut, elsewhere) = (limit("usual"), limit("open"), limit("shut"), limit("elsewhere"));
     scene.open(&usual).await;
 
-    let verdict = scene.decide(&[open.charge("a"), usual.charge("a").cost(2)]).await.expect("an answer");
+    let verdict = scene.decide(&[open.charge("a"), usual.charge("a").with_cost(2)]).await.expect("an answer");
     let sources: Vec<_> = verdict.decisions().iter().map(tollgate_core::Decision::source).collect();
     assert!(verdict.is_allowed());
     assert_eq!(sources, [Source::Policy, Source::Fallback]);
@@ -81,16 +81,16 @@ async fn a_request_passes_if_all_its_policies_let_it_pass_and_takes_nothing_othe
 
     let denied =
         scene.decide(&[usual.charge("a"), shut.charge("a"), open.charge("a")]).await.expect("an answer");
-    assert_eq!((denied.is_denied(), denied.tight_index()), (true, Some(1)));
+    assert_eq!((denied.is_denied(), denied.most_restrictive_index()), (true, Some(1)));
     let granted: Vec<_> = denied.decisions().iter().map(tollgate_core::Decision::granted).collect();
     assert_eq!(granted, [0, 0, 0]);
 
     // The first store has room, the second has not: what the first took is given back.
-    let both = [usual.charge("a").cost(3), elsewhere.charge("a").cost(3), usual.charge("b")];
+    let both = [usual.charge("a").with_cost(3), elsewhere.charge("a").with_cost(3), usual.charge("b")];
     let denied = scene.decide(&both).await.expect("an answer");
-    assert_eq!((denied.is_denied(), denied.tight_index()), (true, Some(1)));
+    assert_eq!((denied.is_denied(), denied.most_restrictive_index()), (true, Some(1)));
     assert_eq!(denied.decisions()[0].granted(), 0);
-    let both = [usual.charge("a").cost(3), elsewhere.charge("a").cost(2)];
+    let both = [usual.charge("a").with_cost(3), elsewhere.charge("a").with_cost(2)];
     assert!(scene.decide(&both).await.expect("an answer").is_allowed(), "nothing was kept");
     assert!(scene.decide(&both).await.expect("an answer").is_denied());
 }
@@ -100,10 +100,10 @@ async fn more_than_the_share_holds_is_not_told_to_be_too_much_for_ever() {
     let scene = Scene::new(|guarded| guarded.on_failure(half()));
     let api = limit("api");
     scene.open(&api).await;
-    let decision = scene.charge(api.charge("a").cost(8)).await.expect("an answer");
+    let decision = scene.charge(api.charge("a").with_cost(8)).await.expect("an answer");
     assert_eq!(decision.outcome(), Outcome::Denied);
     assert!(decision.retry_after().is_some_and(|wait| !wait.is_zero()), "when the store is back");
-    let decision = scene.charge(api.charge("a").cost(11)).await.expect("an answer");
+    let decision = scene.charge(api.charge("a").with_cost(11)).await.expect("an answer");
     assert_eq!(decision.outcome(), Outcome::NeverFits, "more than the limit itself holds");
 }
 
@@ -130,7 +130,7 @@ async fn a_limit_that_changes_while_the_store_is_away_has_the_share_of_its_new_n
 async fn what_is_wrong_with_the_question_is_an_error_and_no_failure() {
     let scene = Scene::new(|guarded| guarded.opens_after(1, 1));
     let window = Limit::per_second(10).fixed_window().build("window").expect("valid");
-    let reserve = window.charge("a").waiting_up_to(Duration::from_secs(1));
+    let reserve = window.charge("a").with_max_wait(Duration::from_secs(1));
     let error = scene.charge(reserve).await.expect_err("windows cannot reserve");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     scene.faulty.is(Mode::Fails(ErrorKind::Unsupported));

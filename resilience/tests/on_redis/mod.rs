@@ -1,8 +1,9 @@
 //! One real Redis to try wrappers on.
 
 use tokio::sync::OnceCell;
-use tollgate_conformance::{Subject, servers};
+use tollgate_conformance::Subject;
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit as servers;
 
 #[derive(Default)]
 pub(crate) struct Redis {

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tollgate_conformance::servers::Redis;
+use tollgate_core::store::Store;
 use tollgate_core::{
-    BreakerState, Clock, Event, Limit, LimitBuilder, Limiter, Observer, Source, Store, SystemClock, Timer,
+    BreakerState, Clock, Event, Limit, LimitBuilder, Limiter, Observer, Source, SystemClock, Timer,
 };
 use tollgate_resilience::{Guarded, Local, OnFailure, Share};
 use tollgate_store_memory::MemoryStore;
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit::Redis;
 
 /// More than the usual, for a machine that has other things to do.
 const DEADLINE: Duration = Duration::from_millis(50);
@@ -73,7 +74,7 @@ impl Scene {
             // Whatever is left to be told goes with a call that succeeds.
             let _ = self
                 .guarded
-                .decide_one(&self.limits[2].charge("somebody else").cost(0), &SystemClock::new())
+                .decide_one(&self.limits[2].charge("somebody else").with_cost(0), &SystemClock::new())
                 .await;
             self.counted(2).await >= told.passed[2].load(Ordering::SeqCst)
         })

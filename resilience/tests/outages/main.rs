@@ -8,8 +8,8 @@ mod crew;
 use std::time::Duration;
 
 use tempfile::TempDir;
-use tollgate_conformance::servers::Redis;
 use tollgate_core::{BreakerState, SystemClock, Timer};
+use tollgate_testkit::Redis;
 
 use crew::{Crew, Scene, until};
 

@@ -1,13 +1,12 @@
 //! Batches: every run is answered in its place and as often as it says, with one call.
 
-use tollgate_core::{
-    Action, Decision, OperationId, Outcome, Request, Run, RunVerdict, Source, Store, StoreError,
-};
+use tollgate_core::store::{Run, RunVerdict, Store};
+use tollgate_core::{Action, Decision, IdempotencyKey, Outcome, Request, Source, StoreError};
 
 use crate::recorded::{Call, NOW, asked, ready, unavailable};
 use crate::{limit, switched};
 
-const ID: OperationId = OperationId::new(42);
+const ID: IdempotencyKey = IdempotencyKey::new(42);
 /// Where the ids of watched charges begin.
 const WATCHED: u32 = 1 << 31;
 
@@ -25,12 +24,12 @@ fn runs_are_answered_in_place_with_one_call() {
     store.switches().off("daily");
     store.switches().deny("bad");
     let (plain, off, barred) = ([api.charge("a")], [daily.charge("a")], [api.charge("bad")]);
-    let mixed = [daily.charge("a").cost(7), api.charge("a")];
+    let mixed = [daily.charge("a").with_cost(7), api.charge("a")];
     let runs = [
         Run::new(Request::new(&off), 3),
         Run::new(Request::new(&plain), 2),
         Run::new(Request::new(&barred), 2),
-        Run::new(Request::new(&mixed).with_id(ID), 2),
+        Run::new(Request::new(&mixed).with_idempotency_key(ID), 2),
         Run::new(Request::new(&off), 0),
     ];
     let told = ready(store.decide_batch(&runs, NOW));
@@ -39,7 +38,7 @@ fn runs_are_answered_in_place_with_one_call() {
     assert_eq!(granted(&told[1]), vec![(true, vec![1]); 2]);
     assert_eq!(granted(&told[2]), vec![(false, vec![0]); 2]);
     let barred = told[2].as_ref().expect("answered").verdicts()[1].decisions()[0];
-    assert_eq!((barred.outcome(), barred.source()), (Outcome::Barred, Source::Switch));
+    assert_eq!((barred.outcome(), barred.source()), (Outcome::DenyListed, Source::Switch));
     assert_eq!(granted(&told[3]), [(true, vec![7, 1]), (false, vec![0, 0])]);
     assert_eq!(granted(&told[4]), []);
     let asked = vec![(asked(["api"]), 2), (asked(["api"]).named(ID), 2)];
@@ -71,7 +70,7 @@ fn watched_charges_of_a_run_are_counted_as_often_and_given_back_where_the_rest_i
     let (store, api, new) = (switched(), limit("api", 3), limit("new", 4));
     store.switches().shadow("new");
     let charges = [new.charge("a"), api.charge("a")];
-    let run = Run::new(Request::new(&charges).with_id(ID), 5);
+    let run = Run::new(Request::new(&charges).with_idempotency_key(ID), 5);
     let told = ready(store.decide_batch(&[run], NOW));
     let right: Vec<_> =
         [true, true, true, false, false].map(|passed| (passed, vec![u32::from(passed); 2])).to_vec();
@@ -91,7 +90,7 @@ fn a_run_that_fails_fails_alone() {
     store.switches().shadow("new");
     store.store().fail("bad", unavailable());
     let (failing, unsupported) =
-        ([new.charge("a"), bad.charge("a")], [api.charge("a").action(Action::Renew)]);
+        ([new.charge("a"), bad.charge("a")], [api.charge("a").with_action(Action::Renew)]);
     let fine = [new.charge("a"), api.charge("a")];
     let runs = [&failing[..], &unsupported, &fine].map(|charges| Run::new(Request::new(charges), 1));
     let told = ready(store.decide_batch(&runs, NOW));

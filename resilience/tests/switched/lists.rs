@@ -1,6 +1,7 @@
 //! Keys that pass or don't.
 
-use tollgate_core::{Action, Key, LeaseId, Limit, Outcome, Request, Source, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, Key, LeaseId, Limit, Outcome, Request, Source};
 use tollgate_resilience::KeyList;
 
 use crate::recorded::{Call, NOW, asked, ready};
@@ -12,7 +13,7 @@ fn a_denied_key_is_barred_and_the_store_is_not_asked() {
         let (store, api) = (switched(), limit("api", 10));
         store.switches().deny("bad");
         let told = ask(&store, &api.charge("bad"));
-        assert_eq!((told.outcome(), told.source()), (Outcome::Barred, Source::Switch));
+        assert_eq!((told.outcome(), told.source()), (Outcome::DenyListed, Source::Switch));
         assert_eq!((told.retry_after(), store.store().calls()), (None, vec![]));
         assert_eq!(ask(&store, &api.charge("good")).source(), Source::Store);
         store.switches().unlist("bad");
@@ -27,7 +28,7 @@ fn one_denied_key_denies_the_whole_request() {
         store.switches().deny("bad");
         store.switches().shadow("daily");
         let verdict = ask(&store, &[api.charge("good"), api.charge("bad"), daily.charge("good")]);
-        assert_eq!((verdict.is_denied(), verdict.tight_index()), (true, Some(1)));
+        assert_eq!((verdict.is_denied(), verdict.most_restrictive_index()), (true, Some(1)));
         for other in [0, 2] {
             let told = verdict.decisions()[other];
             assert_eq!((told.is_allowed(), told.granted(), told.source()), (true, 0, Source::Switch));
@@ -44,7 +45,7 @@ fn the_kill_switch_does_not_empty_the_list() {
         store.switches().deny("bad");
         store.switches().all_off();
         store.switches().off("api");
-        assert_eq!(ask(&store, &api.charge("bad")).outcome(), Outcome::Barred);
+        assert_eq!(ask(&store, &api.charge("bad")).outcome(), Outcome::DenyListed);
     }
 }
 
@@ -115,16 +116,17 @@ fn lists_are_replaced_in_any_order_and_denial_wins() {
 fn a_denied_key_can_still_end_what_it_began() {
     let (store, flight) = (switched(), Limit::concurrent(1).build("flight").expect("valid"));
     let (mine, api) = (LeaseId::new(7), limit("api", 10));
-    let place = flight.charge("all").lease(mine);
+    let place = flight.charge("all").with_lease(mine);
     assert!(BOTH[0](&store, &[place, api.charge("bad")]).is_allowed());
     store.switches().deny("bad");
     let _ = store.store().calls();
-    let ended = [place.action(Action::Release), api.charge("bad").action(Action::Refund { at: None })];
+    let ended =
+        [place.with_action(Action::Release), api.charge("bad").with_action(Action::Refund { at: None })];
     assert!(BOTH[0](&store, &ended).is_allowed());
     assert_eq!(store.store().calls(), [Call::Request(asked(["flight", "api"]))]);
     assert_eq!(store.store().left(&flight, "all"), 1);
     for action in [Action::Renew, Action::TakeUpTo, Action::Debit { at: None }] {
-        assert!(BOTH[0](&store, &[flight.charge("bad").action(action)]).is_denied(), "{action:?}");
+        assert!(BOTH[0](&store, &[flight.charge("bad").with_action(action)]).is_denied(), "{action:?}");
     }
 }
 

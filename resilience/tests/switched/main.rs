@@ -9,7 +9,8 @@ mod state;
 mod threads;
 
 use recorded::{NOW, Recorded, ready};
-use tollgate_core::{Charge, Decision, ImmediateStore, Limit, Request, Store, Verdict};
+use tollgate_core::store::{ImmediateStore, Store};
+use tollgate_core::{Charge, Decision, Limit, Request, Verdict};
 use tollgate_resilience::Switched;
 
 fn switched() -> Switched<Recorded> {

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
+use tollgate_core::store::{ImmediateStore, Store};
 use tollgate_core::{
-    Action, ErrorKind, ImmediateStore, LeaseId, Limiter, ManualClock, OperationId, Request, Source, Store,
-    Time,
+    Action, ErrorKind, IdempotencyKey, LeaseId, Limiter, ManualClock, Request, Source, Time,
 };
 use tollgate_resilience::{Switched, Switches};
 
 use crate::recorded::{Call, NOW, Recorded, asked, ready, unavailable};
 use crate::{BOTH, EVERY_WAY, limit, switched};
 
-const ID: OperationId = OperationId::new(42);
+const ID: IdempotencyKey = IdempotencyKey::new(42);
 
 #[test]
 fn a_limit_that_is_off_passes_everything_and_is_not_asked() {
@@ -35,19 +35,19 @@ fn the_kill_switch_makes_no_call_whatever_the_action() {
     let (store, api) = (switched(), limit("api", 10));
     store.store().fail("api", unavailable());
     store.switches().all_off();
-    let charge = api.charge("a").lease(LeaseId::new(7));
+    let charge = api.charge("a").with_lease(LeaseId::new(7));
     for action in [
         Action::Take { max_wait: None },
         Action::Take { max_wait: Some(Duration::from_secs(1)) },
         Action::TakeUpTo,
         Action::Debit { at: None },
         Action::Refund { at: None },
-        Action::Forget,
+        Action::Reset,
         Action::Renew,
         Action::Release,
     ] {
         for ask in EVERY_WAY {
-            let told = ask(&store, &charge.action(action));
+            let told = ask(&store, &charge.with_action(action));
             assert_eq!((told.is_allowed(), told.source()), (true, Source::Switch), "{action:?}");
         }
     }
@@ -72,9 +72,9 @@ fn taking_the_kill_switch_back_leaves_limits_as_they_were() {
 fn the_rest_of_a_request_keeps_its_order_and_its_id() {
     let (store, api, daily, login) = (switched(), limit("api", 10), limit("daily", 5), limit("login", 3));
     store.switches().off("daily");
-    let charges = [api.charge("a").cost(4), daily.charge("a").cost(2), login.charge("a")];
+    let charges = [api.charge("a").with_cost(4), daily.charge("a").with_cost(2), login.charge("a")];
     for _ in 0..2 {
-        let request = Request::new(&charges).with_id(ID);
+        let request = Request::new(&charges).with_idempotency_key(ID);
         let verdict = ready(store.decide(request, NOW)).expect("answered");
         let told: Vec<_> =
             verdict.decisions().iter().map(|told| (told.granted(), told.limit(), told.source())).collect();
@@ -90,7 +90,7 @@ fn a_denial_of_the_rest_takes_nothing_from_those_that_pass() {
     for ask in BOTH {
         let (store, api, daily) = (switched(), limit("api", 1), limit("daily", 5));
         store.switches().off("daily");
-        let verdict = ask(&store, &[daily.charge("a"), api.charge("a").cost(2)]);
+        let verdict = ask(&store, &[daily.charge("a"), api.charge("a").with_cost(2)]);
         assert!(verdict.is_denied());
         let told = verdict.decisions()[0];
         assert_eq!((told.is_allowed(), told.granted(), told.source()), (true, 0, Source::Switch));
@@ -115,7 +115,7 @@ fn the_time_is_the_stores_or_the_callers() {
 #[test]
 fn what_an_algorithm_cannot_do_is_refused_only_while_the_limit_is_on() {
     let (store, api, other) = (switched(), limit("api", 10), limit("other", 10));
-    let renew = api.charge("a").action(Action::Renew);
+    let renew = api.charge("a").with_action(Action::Renew);
     store.switches().off("other");
     for charges in [&[renew][..], &[renew, other.charge("a")]] {
         let error = ready(store.decide(Request::new(charges), NOW)).expect_err("refused");
@@ -132,7 +132,7 @@ fn detached_calls_leave_out_what_is_off() {
     let (store, api, daily) = (switched(), limit("api", 10), limit("daily", 5));
     store.switches().off("daily");
     let charges = [api.charge("a"), daily.charge("a")];
-    store.decide_detached(Request::new(&charges).with_id(ID), NOW);
+    store.decide_detached(Request::new(&charges).with_idempotency_key(ID), NOW);
     assert_eq!(store.store().calls(), [Call::Detached(asked(["api"]).named(ID))]);
     assert_eq!(store.store().left(&api, "a"), 9);
 }
@@ -155,10 +155,11 @@ fn several_stores_go_by_the_same_switches() {
 fn what_is_not_switched_is_the_stores_business() {
     let (store, api) = (switched(), limit("api", 10));
     assert_eq!(store.capability(), store.store().capability());
-    assert_eq!(store.lane(&api.charge("a").cost(3)), 3);
+    assert_eq!(store.route(&api.charge("a").with_cost(3)), 3);
     assert!(EVERY_WAY[0](&store, &api.charge("a")).is_allowed());
-    let exported = ready(store.export(&api, "a".into(), NOW)).expect("answered").state.expect("in use");
-    ready(store.merge(&api, "b".into(), &exported, NOW)).expect("answered");
+    assert!(ready(store.export(&api, "a".into(), NOW)).expect("answered").state.is_some(), "in use");
+    let debit = [api.charge("b").with_action(Action::Debit { at: None })];
+    ready(store.apply_deltas(Request::new(&debit), NOW)).expect("answered");
     assert_eq!(store.store().left(&api, "b"), 9);
 }
 

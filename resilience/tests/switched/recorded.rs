@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tollgate_core::store::{Capability, Export, ImmediateStore, Run, RunVerdict, Store, decide_one_by_one};
 use tollgate_core::{
-    Capability, Charge, Clock, Decision, ErrorKind, Export, ImmediateStore, Key, Limit, OperationId, Request,
-    Run, RunVerdict, Snapshot, Store, StoreError, Time, Verdict, decide_one_by_one,
+    Charge, Clock, Decision, ErrorKind, IdempotencyKey, Key, Limit, Request, StoreError, Time, Verdict,
 };
 use tollgate_store_memory::MemoryStore;
 
@@ -28,7 +28,7 @@ pub(crate) enum Call {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) limits: Vec<String>,
-    pub(crate) id: Option<OperationId>,
+    pub(crate) id: Option<IdempotencyKey>,
 }
 
 /// A request without an id.
@@ -37,14 +37,14 @@ pub(crate) fn asked<const N: usize>(limits: [&str; N]) -> Asked {
 }
 
 impl Asked {
-    pub(crate) fn named(mut self, id: OperationId) -> Self {
+    pub(crate) fn named(mut self, id: IdempotencyKey) -> Self {
         self.id = Some(id);
         self
     }
 
     fn of(request: Request<'_>) -> Self {
         let limits = request.charges().iter().map(|charge| charge.limit().name().to_owned()).collect();
-        Self { limits, id: request.id() }
+        Self { limits, id: request.idempotency_key() }
     }
 }
 
@@ -79,7 +79,7 @@ impl Recorded {
 
     /// What is left, asked behind everybody's back.
     pub(crate) fn left(&self, limit: &Limit, key: &str) -> u32 {
-        self.inner.charge_now(&limit.charge(key).cost(0), &NOW).remaining()
+        self.inner.charge_now(&limit.charge(key).with_cost(0), &NOW).remaining()
     }
 
     fn record(&self, call: Call) {
@@ -102,7 +102,7 @@ pub(crate) fn unavailable() -> StoreError {
 
 impl Store for Recorded {
     fn capability(&self) -> Capability {
-        self.inner.capability().may_lose_answers()
+        self.inner.capability().with_unknown_effects()
     }
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
@@ -128,8 +128,8 @@ impl Store for Recorded {
         answers
     }
 
-    fn lane(&self, charge: &Charge<'_>) -> u64 {
-        charge.get_cost().into()
+    fn route(&self, charge: &Charge<'_>) -> u64 {
+        charge.cost().into()
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {
@@ -139,16 +139,6 @@ impl Store for Recorded {
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
         self.inner.export(limit, key, now).await
-    }
-
-    async fn merge(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        snapshot: &Snapshot,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        self.inner.merge(limit, key, snapshot, now).await
     }
 }
 

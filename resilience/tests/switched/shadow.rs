@@ -3,16 +3,17 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use tollgate_core::store::{ImmediateStore, Store};
 use tollgate_core::{
-    Action, Decision, ErrorKind, Event, ImmediateStore, LeaseId, Limit, Limiter, ManualClock, Observer,
-    OperationId, Request, Source, Store,
+    Action, Decision, ErrorKind, Event, IdempotencyKey, LeaseId, Limit, Limiter, ManualClock, Observer,
+    Request, Source,
 };
 use tollgate_resilience::{ShadowReport, Switched};
 
 use crate::recorded::{Call, NOW, Recorded, asked, ready, unavailable};
 use crate::{BOTH, EVERY_WAY, limit, switched};
 
-const ID: OperationId = OperationId::new(42);
+const ID: IdempotencyKey = IdempotencyKey::new(42);
 /// Where the ids of watched charges begin.
 const WATCHED: u32 = 1 << 31;
 
@@ -51,10 +52,10 @@ fn a_watched_charge_is_neither_delayed_nor_cut() {
         store.switches().shadow("api");
         let waits = [(); 3].map(|()| ask(&store, &queue.charge("a")).start_after());
         assert_eq!((waits, counted(&store, "queue")), ([Duration::ZERO; 3], [3, 0, 2, 0]));
-        let patient = api.charge("a").cost(2).waiting_up_to(Duration::from_secs(24 * 60 * 60));
+        let patient = api.charge("a").with_cost(2).with_max_wait(Duration::from_secs(24 * 60 * 60));
         assert_eq!(ask(&store, &patient).source(), Source::Store);
         assert_eq!(ask(&store, &patient).start_after(), Duration::ZERO);
-        let part = ask(&store, &api.charge("b").cost(5).action(Action::TakeUpTo));
+        let part = ask(&store, &api.charge("b").with_cost(5).with_action(Action::TakeUpTo));
         assert_eq!((part.granted(), part.is_shadowed()), (5, true));
         assert_eq!(counted(&store, "api"), [3, 0, 2, 0]);
     }
@@ -65,7 +66,7 @@ fn looks_are_answered_and_not_counted() {
     let (store, api) = (switched(), limit("api", 1));
     store.switches().shadow("api");
     let _ = EVERY_WAY[0](&store, &api.charge("a"));
-    let look = EVERY_WAY[0](&store, &api.charge("a").cost(0));
+    let look = EVERY_WAY[0](&store, &api.charge("a").with_cost(0));
     assert_eq!((look.is_allowed(), look.granted(), look.is_shadowed()), (true, 0, true));
     assert_eq!(counted(&store, "api"), [1, 0, 0, 0]);
 }
@@ -88,7 +89,8 @@ fn watched_charges_travel_with_the_rest_in_one_call() {
     store.switches().shadow("new");
     let charges = [new.charge("a"), api.charge("a"), new.charge("a"), daily.charge("a")];
     for _ in 0..2 {
-        let verdict = ready(store.decide(Request::new(&charges).with_id(ID), NOW)).expect("answered");
+        let verdict =
+            ready(store.decide(Request::new(&charges).with_idempotency_key(ID), NOW)).expect("answered");
         let sources: Vec<_> = verdict.decisions().iter().map(Decision::source).collect();
         assert_eq!(sources, [Source::Store, Source::Store, Source::Shadow, Source::Store]);
         assert!(verdict.is_allowed());
@@ -107,7 +109,8 @@ fn watched_charges_travel_with_the_rest_in_one_call() {
 fn a_watched_charge_that_is_the_whole_request_keeps_its_id() {
     let (store, api) = (switched(), limit("api", 10));
     store.switches().shadow("api");
-    let _ = ready(store.decide(Request::new(&[api.charge("a")]).with_id(ID), NOW)).expect("answered");
+    let _ = ready(store.decide(Request::new(&[api.charge("a")]).with_idempotency_key(ID), NOW))
+        .expect("answered");
     assert_eq!(store.store().calls(), [Call::Request(asked(["api"]).named(ID))]);
 }
 
@@ -116,12 +119,12 @@ fn a_request_that_is_denied_takes_nothing_from_watched_limits() {
     for ask in BOTH {
         let (store, api, new) = (switched(), limit("api", 1), limit("new", 10));
         store.switches().shadow("new");
-        let verdict = ask(&store, &[new.charge("a").cost(3), api.charge("a").cost(2)]);
+        let verdict = ask(&store, &[new.charge("a").with_cost(3), api.charge("a").with_cost(2)]);
         assert!(verdict.is_denied() && verdict.decisions()[0].is_allowed());
         assert_eq!(verdict.decisions()[0].granted(), 0);
         assert_eq!(store.store().left(&new, "a"), 10);
         assert_eq!(store.store().calls().last(), Some(&Call::Detached(asked(["new"]))));
-        assert!(ask(&store, &[new.charge("a").cost(3), api.charge("a")]).is_allowed());
+        assert!(ask(&store, &[new.charge("a").with_cost(3), api.charge("a")]).is_allowed());
         assert_eq!(store.store().left(&new, "a"), 7);
     }
 }
@@ -130,10 +133,11 @@ fn a_request_that_is_denied_takes_nothing_from_watched_limits() {
 fn a_repeated_denial_gives_back_once() {
     let (store, api, new) = (switched(), limit("api", 1), limit("new", 10));
     store.switches().shadow("new");
-    let _ = EVERY_WAY[0](&store, &new.charge("a").cost(5));
-    let charges = [new.charge("a").cost(3), api.charge("a").cost(2)];
+    let _ = EVERY_WAY[0](&store, &new.charge("a").with_cost(5));
+    let charges = [new.charge("a").with_cost(3), api.charge("a").with_cost(2)];
     for _ in 0..2 {
-        let verdict = ready(store.decide(Request::new(&charges).with_id(ID), NOW)).expect("answered");
+        let verdict =
+            ready(store.decide(Request::new(&charges).with_idempotency_key(ID), NOW)).expect("answered");
         assert_eq!((verdict.is_denied(), store.store().left(&new, "a")), (true, 5));
     }
 }
@@ -144,7 +148,7 @@ fn a_request_that_fails_takes_nothing_from_watched_limits_unless_it_may_have_tak
         let (store, api, new) = (switched(), limit("api", 1), limit("new", 10));
         store.switches().shadow("new");
         store.store().fail("api", error);
-        let charges = [new.charge("a").cost(3), api.charge("a")];
+        let charges = [new.charge("a").with_cost(3), api.charge("a")];
         let failed = ready(store.decide(Request::new(&charges), NOW)).expect_err("the store fails");
         assert_eq!((failed.kind(), store.store().left(&new, "a")), (ErrorKind::Unavailable, left));
         let _ = store.decide_now(Request::new(&charges), NOW).expect_err("the store fails");
@@ -157,7 +161,7 @@ fn a_failure_on_a_watched_limit_fails_nothing() {
     store.switches().shadow("new");
     store.store().fail("new", unavailable());
     for (round, ask) in (1..).zip(BOTH) {
-        let verdict = ask(&store, &[new.charge("a").cost(3), api.charge("a")]);
+        let verdict = ask(&store, &[new.charge("a").with_cost(3), api.charge("a")]);
         let told = verdict.decisions()[0];
         assert_eq!((told.is_allowed(), told.granted(), told.source()), (true, 3, Source::Switch));
         assert_eq!(verdict.decisions()[1].source(), Source::Store);
@@ -171,7 +175,7 @@ fn a_failure_on_a_watched_limit_fails_nothing() {
 fn what_cannot_be_denied_goes_with_the_rest() {
     let (store, api, new) = (switched(), limit("api", 10), limit("new", 10));
     store.switches().shadow("new");
-    let charges = [new.charge("a").cost(4).action(Action::Debit { at: None }), api.charge("a")];
+    let charges = [new.charge("a").with_cost(4).with_action(Action::Debit { at: None }), api.charge("a")];
     let verdict = BOTH[0](&store, &charges);
     assert_eq!((verdict.is_allowed(), store.store().left(&new, "a")), (true, 6));
     assert_eq!(store.store().calls(), [Call::Request(asked(["new", "api"]))]);
@@ -185,16 +189,16 @@ fn a_lease_is_not_lost_on_a_watched_limit() {
     let (store, flight, api) =
         (switched(), Limit::concurrent(1).build("flight").expect("valid"), limit("api", 10));
     store.switches().shadow("flight");
-    let place = |id| flight.charge("a").lease(LeaseId::new(id));
+    let place = |id| flight.charge("a").with_lease(LeaseId::new(id));
     assert!(EVERY_WAY[0](&store, &place(1)).is_allowed());
     assert!(EVERY_WAY[0](&store, &place(2)).is_shadowed(), "it holds no place");
     for ask in EVERY_WAY {
-        assert_eq!(ask(&store, &place(1).action(Action::Renew)).source(), Source::Store);
-        let told = ask(&store, &place(2).action(Action::Renew));
+        assert_eq!(ask(&store, &place(1).with_action(Action::Renew)).source(), Source::Store);
+        let told = ask(&store, &place(2).with_action(Action::Renew));
         assert!(told.is_allowed() && told.is_shadowed());
     }
     for (round, ask) in (1..).zip(BOTH) {
-        let verdict = ask(&store, &[place(2).action(Action::Renew), api.charge("a")]);
+        let verdict = ask(&store, &[place(2).with_action(Action::Renew), api.charge("a")]);
         assert_eq!((verdict.is_allowed(), store.store().left(&api, "a")), (true, 10 - round));
     }
 }
@@ -203,8 +207,8 @@ fn a_lease_is_not_lost_on_a_watched_limit() {
 fn detached_calls_ask_about_each_watched_charge_alone() {
     let (store, api, new) = (switched(), limit("api", 10), limit("new", 1));
     store.switches().shadow("new");
-    let charges = [new.charge("a").cost(2), api.charge("a")];
-    store.decide_detached(Request::new(&charges).with_id(ID), NOW);
+    let charges = [new.charge("a").with_cost(2), api.charge("a")];
+    store.decide_detached(Request::new(&charges).with_idempotency_key(ID), NOW);
     let (rest, watched) = (asked(["api"]).named(ID), asked(["new"]).named(ID.part(WATCHED)));
     assert_eq!(store.store().calls(), [Call::Detached(rest), Call::Detached(watched)]);
     assert_eq!(store.store().left(&api, "a"), 9);
@@ -226,7 +230,7 @@ impl Observer for Seen {
 fn an_observer_sees_what_would_have_been_denied() {
     let (store, api, seen) = (switched(), limit("api", 1), Arc::new(Seen::default()));
     store.switches().shadow("api");
-    let limiter = Limiter::with_clock(store, ManualClock::at(NOW)).observed_by(Arc::clone(&seen) as _);
+    let limiter = Limiter::with_clock(store, ManualClock::at(NOW)).with_observer(Arc::clone(&seen) as _);
     let _ = limiter.check_now(&api, "a");
     let _ = ready(limiter.check(&api, "a")).expect("answered");
     let _ = ready(limiter.check_all([api.charge("a"), api.charge("b")])).expect("answered");

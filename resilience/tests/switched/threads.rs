@@ -3,7 +3,8 @@
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use tollgate_core::{ImmediateStore, Source};
+use tollgate_core::Source;
+use tollgate_core::store::ImmediateStore;
 use tollgate_resilience::Switches;
 
 use crate::recorded::NOW;

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use tollgate_conformance::{Subject, trials};
-use tollgate_core::{Key, Store};
+use tollgate_core::Key;
+use tollgate_core::store::Store;
 use tollgate_resilience::{Coalesced, Guarded, OnFailure, Switched};
 
 /// A subject with something around it. Each trial has wrappers of its own, because trials have times of their own.

@@ -2,10 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_core::{
-    Capability, Charge, Clock, Decision, Export, Key, Limit, Request, Run, RunVerdict, Snapshot, Store,
-    StoreError, Time, Verdict,
-};
+use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
+use tollgate_core::{Charge, Clock, Decision, Key, Limit, Request, StoreError, Time, Verdict};
 
 /// Around a store, so that calls overlap.
 pub(crate) struct Yielding<S> {
@@ -61,21 +59,11 @@ impl<S: Store> Store for Yielding<S> {
         self.store.decide_batch(batch, now).await
     }
 
-    fn lane(&self, charge: &Charge<'_>) -> u64 {
-        self.store.lane(charge)
+    fn route(&self, charge: &Charge<'_>) -> u64 {
+        self.store.route(charge)
     }
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
         self.store.export(limit, key, now).await
-    }
-
-    async fn merge(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        snapshot: &Snapshot,
-        now: Time,
-    ) -> Result<(), StoreError> {
-        self.store.merge(limit, key, snapshot, now).await
     }
 }

@@ -146,7 +146,7 @@ impl Told {
             let key = self.entity(entity);
             let began = clock.now();
             // Only leases need one.
-            let charge = limits[limit].charge(key.as_str()).lease(LeaseId::unique());
+            let charge = limits[limit].charge(key.as_str()).with_lease(LeaseId::unique());
             let told = limiter.charge(charge).await;
             note(&self.longest, clock.now().since(began));
             if self.note(&self.counts[entity][limit], told).is_err() {

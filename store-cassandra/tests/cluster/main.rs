@@ -8,9 +8,9 @@ mod crew;
 
 use std::time::Duration;
 
-use tollgate_conformance::servers::CassandraCluster;
 use tollgate_core::{Limit, Limiter};
 use tollgate_store_cassandra::{Config, Replication};
+use tollgate_testkit::CassandraCluster;
 
 use crew::Crew;
 

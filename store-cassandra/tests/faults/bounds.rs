@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{
-    Action, AlgorithmKind, Clock, Effect, ErrorKind, Limit, Snapshot, State, Store, StoreError, Time,
-};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, Clock, Effect, ErrorKind, Limit, Request, StoreError, Time};
 
 use crate::expect::{assert_error, in_time, limiter, stored};
 
@@ -31,17 +30,15 @@ async fn limits_that_would_keep_too_much_are_refused_with_advice() {
         let says = [&[limit.name()][..], &says].concat();
         assert_error(in_time(limiter.check(&limit, key)).await, UNSUPPORTED, &says);
         assert_error(in_time(limiter.peek(&limit, key)).await, UNSUPPORTED, &says);
-        // What somebody else kept of it is not taken over either: as much as a row has no words for.
-        let words = vec![1; 70_001];
-        let theirs = Snapshot::from_parts(Snapshot::VERSION, limit.kind(), words);
-        let merged = in_time(limiter.store().merge(&limit, key.into(), &theirs, Time::EPOCH)).await;
-        assert_error(merged, UNSUPPORTED, &says);
+        let peek = [limit.charge(key).with_cost(0)];
+        let applied = in_time(limiter.store().apply_deltas(Request::new(&peek), Time::EPOCH)).await;
+        assert_error(applied, UNSUPPORTED, &says);
         let exported = in_time(limiter.store().export(&limit, key.into(), Time::EPOCH)).await;
         assert_error(exported, UNSUPPORTED, &says);
         assert_eq!(limiter.store().counts(), before, "nothing was sent");
     }
     for limit in [log(1_000), places(1_000)] {
-        let most = limit.charge("as much as goes").cost(1_000);
+        let most = limit.charge("as much as goes").with_cost(1_000);
         assert!(in_time(limiter.charge(most)).await.expect("a decision").is_allowed(), "{}", limit.name());
     }
 }
@@ -49,15 +46,16 @@ async fn limits_that_would_keep_too_much_are_refused_with_advice() {
 #[tokio::test]
 async fn debits_beyond_a_full_row_are_refused_and_change_nothing() {
     let (limiter, key, limit) = (limiter().await, "debited", log(1_000));
-    // Nearly full at once, since thousands of debits take a while.
-    let (mut nearly, mut now) = (State::default(), limiter.clock().now());
-    for _ in 0..2_000 {
-        let debit = limit.charge(key).action(Action::Debit { at: None });
-        assert!(nearly.apply(&debit, now).is_allowed());
-        now = now + Duration::from_nanos(1);
+    // Nearly full by few calls, since thousands of single debits take a while.
+    let now = limiter.clock().now();
+    for part in 0..8 {
+        let at = |entry: u64| now - Duration::from_nanos(2_000 - part * 250 - entry);
+        let debits: Vec<_> = (0..250)
+            .map(|entry| limit.charge(key).with_action(Action::Debit { at: Some(at(entry)) }))
+            .collect();
+        let applied = limiter.store().apply_deltas(Request::new(&debits), now);
+        in_time(applied).await.expect("there is room for that");
     }
-    let nearly = nearly.snapshot(&limit);
-    in_time(limiter.store().merge(&limit, key.into(), &nearly, now)).await.expect("there is room for that");
     let full: StoreError = loop {
         match in_time(limiter.debit(&limit, key, 1_000)).await {
             Ok(_) => {}
@@ -70,18 +68,13 @@ async fn debits_beyond_a_full_row_are_refused_and_change_nothing() {
     assert_error(in_time(limiter.debit(&limit, key, 1_000)).await, FULL, &says);
     assert_eq!(stored(key).await, before);
     assert!(before.len() < 64 * 1_024, "{} bytes", before.len());
-    // Nor by a merge.
-    let mut large = State::default();
-    let now = Time::from_secs(1_790_000_000);
-    for _ in 0..70 {
-        let _ = large.apply(&limit.charge(key).cost(1_000).action(Action::Debit { at: None }), now);
-    }
-    assert_eq!(limit.kind(), AlgorithmKind::SlidingLog);
-    let merged = in_time(limiter.store().merge(&limit, key.into(), &large.snapshot(&limit), now)).await;
-    assert_error(merged, FULL, &says);
+    // Nor by deltas.
+    let debit = [limit.charge(key).with_action(Action::Debit { at: None })];
+    let applied = in_time(limiter.store().apply_deltas(Request::new(&debit), limiter.clock().now())).await;
+    assert_error(applied, FULL, &says);
     assert_eq!(stored(key).await, before);
     // Everything else goes on.
     assert!(in_time(limiter.check(&limit, key)).await.expect("a decision").is_denied());
-    in_time(limiter.forget(&limit, key)).await.expect("there is room for that");
+    in_time(limiter.reset(&limit, key)).await.expect("there is room for that");
     assert!(in_time(limiter.check(&limit, key)).await.expect("a decision").is_allowed());
 }

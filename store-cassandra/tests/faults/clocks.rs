@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::{Action, Clock, Limit, Limiter, ManualClock, Store};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, Clock, Limit, Limiter, ManualClock};
 use tollgate_store_cassandra::CassandraStore;
 
 use crate::expect::{config, connect, in_time, node, rows, until};
@@ -32,7 +33,7 @@ async fn clients() -> [Limiter<CassandraStore, ManualClock>; 2] {
 async fn exhaust(limiter: &Limiter<CassandraStore, ManualClock>, key: &str) -> u32 {
     // Without a name: rows with named calls live for a minute.
     let (limit, now) = (limit(), limiter.clock().now());
-    let all = limit.charge(key).cost(1_000).action(Action::TakeUpTo);
+    let all = limit.charge(key).with_cost(1_000).with_action(Action::TakeUpTo);
     in_time(limiter.store().decide_one(&all, &now)).await.expect("a decision").granted()
 }
 

@@ -54,7 +54,7 @@ async fn several_limits_of_an_entity_are_one_transaction() {
 #[tokio::test]
 async fn a_denial_writes_nothing() {
     let (ours, theirs, limit, key) = (limiter().await, limiter().await, daily(2), "denied");
-    let all = [limit.charge(key).cost(2)];
+    let all = [limit.charge(key).with_cost(2)];
     assert!(in_time(ours.check_all(all)).await.expect("a decision").is_allowed());
     let (before, written) = (stored(key).await, number(key, "WRITETIME(state)").await);
     for _ in 0..3 {
@@ -73,12 +73,12 @@ async fn a_denial_writes_nothing() {
 async fn a_denial_is_of_now() {
     let (ours, theirs, limit) = (limiter().await, limiter().await, daily(2));
     for (key, gives_back) in [("refunded", true), ("forgotten", false)] {
-        assert!(in_time(ours.charge(limit.charge(key).cost(2))).await.expect("a decision").is_allowed());
+        assert!(in_time(ours.charge(limit.charge(key).with_cost(2))).await.expect("a decision").is_allowed());
         assert!(in_time(ours.check(&limit, key)).await.expect("a decision").is_denied());
         if gives_back {
             let _ = in_time(theirs.refund(&limit, key, 1)).await.expect("a decision");
         } else {
-            in_time(theirs.forget(&limit, key)).await.expect("a decision");
+            in_time(theirs.reset(&limit, key)).await.expect("a decision");
         }
         // What was seen last says no. It is looked at once more, and then taken.
         let (told, sent) = sent(&ours, ours.check(&limit, key)).await;
@@ -97,16 +97,16 @@ async fn what_is_only_looked_at_is_not_written() {
         rows.retain(|row| row[0].as_deref() == Some(b"seen~1"));
         rows
     };
-    assert!(in_time(ours.charge(seen.charge(key).cost(1))).await.expect("a decision").is_allowed());
+    assert!(in_time(ours.charge(seen.charge(key).with_cost(1))).await.expect("a decision").is_allowed());
     let before = written().await;
-    let look = [limit.charge(key), seen.charge(key).cost(0)];
+    let look = [limit.charge(key), seen.charge(key).with_cost(0)];
     for round in 0..3 {
         let (told, sent) = sent(&ours, ours.check_all(look)).await;
         assert_eq!((told.expect("a verdict").is_allowed(), sent), (true, ONE_TRANSACTION), "round {round}");
     }
     assert_eq!((before.len(), written().await), (1, before));
     // Once nothing is left there, the look denies, and nothing is taken from the other, whatever was seen before.
-    assert!(in_time(theirs.charge(seen.charge(key).cost(1))).await.expect("a decision").is_allowed());
+    assert!(in_time(theirs.charge(seen.charge(key).with_cost(1))).await.expect("a decision").is_allowed());
     assert!(in_time(ours.check_all(look)).await.expect("a verdict").is_denied());
     assert_eq!(in_time(theirs.peek(&limit, key)).await.expect("a decision").remaining(), 7);
 }

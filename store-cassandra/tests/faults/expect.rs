@@ -6,9 +6,9 @@ use std::future::Future;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use tollgate_conformance::servers::{Cassandra, Consistency, Row};
 use tollgate_core::{Decision, Effect, ErrorKind, Limit, Limiter, StoreError};
 use tollgate_store_cassandra::{CassandraStore, Config, Replication};
+use tollgate_testkit::{Cassandra, Consistency, Row};
 
 /// No message names it.
 pub(crate) const PASSWORD: &str = "open-sesame";

@@ -21,7 +21,7 @@ async fn every_row_ends_when_it_is_fresh_and_a_margin_later() {
     // To the second: a bucket of ten an hour, half of it gone.
     let (limit, key) = (Limit::per_hour(10).build("bucket").expect("valid"), "ends on time");
     for cost in [5, 0, 2] {
-        let _ = in_time(limiter.charge(limit.charge(key).cost(cost))).await.expect("a decision");
+        let _ = in_time(limiter.charge(limit.charge(key).with_cost(cost))).await.expect("a decision");
     }
     let left = number(key, "TTL(state)").await;
     let written = 7 * 360 + 100_000 + 1;

@@ -1,6 +1,7 @@
 //! Keys are any bytes, and never meet.
 
-use tollgate_core::{Key, Limit, Request, Run, Store, Time};
+use tollgate_core::store::{Run, Store};
+use tollgate_core::{Key, Limit, Request, Time};
 
 use crate::expect::{in_time, limiter, spent};
 
@@ -58,7 +59,7 @@ async fn every_key_is_counted_on() {
         assert!(in_time(limiter.check(&limit, key)).await.expect("a decision").is_denied());
         let state = in_time(limiter.store().export(&limit, key, Time::EPOCH)).await.expect("a state");
         assert!(state.state.is_some());
-        in_time(limiter.forget(&limit, key)).await.expect("a decision");
+        in_time(limiter.reset(&limit, key)).await.expect("a decision");
         assert_eq!(in_time(limiter.peek(&limit, key)).await.expect("a decision").remaining(), 2);
     }
 }

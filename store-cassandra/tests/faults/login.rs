@@ -1,8 +1,8 @@
 //! Credentials and permissions.
 
-use tollgate_conformance::servers::Cassandra;
 use tollgate_core::Limiter;
 use tollgate_store_cassandra::{Config, Replication};
+use tollgate_testkit::Cassandra;
 
 use crate::expect::{PASSWORD, REFUSED, assert_error, config, connect, daily, in_time, patient};
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_conformance::servers::Cassandra;
 use tollgate_core::{Effect, ErrorKind, Limiter};
 use tollgate_store_cassandra::Replication;
+use tollgate_testkit::Cassandra;
 
 use crate::expect::{assert_error, config, daily, in_time, until, used};
 

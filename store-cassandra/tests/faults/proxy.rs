@@ -9,8 +9,8 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, broadcast};
 use tokio::task::JoinHandle;
-use tollgate_conformance::servers::Cassandra;
 use tollgate_store_cassandra::Config;
+use tollgate_testkit::Cassandra;
 
 use crate::expect::patient;
 

@@ -1,6 +1,7 @@
 //! Rows that hold what no limiter has written.
 
-use tollgate_core::{Clock, Effect, ErrorKind, Limit, Limiter, Request, Run, Store, Time};
+use tollgate_core::store::{Run, Store};
+use tollgate_core::{Clock, Effect, ErrorKind, Limit, Limiter, Request, Time};
 use tollgate_store_cassandra::CassandraStore;
 
 use crate::expect::{assert_error, daily, every_algorithm, in_time, limiter, put, rows, stored, used};

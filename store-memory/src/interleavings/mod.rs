@@ -6,7 +6,8 @@ mod takeover;
 
 use loom::sync::Arc;
 use loom::thread;
-use tollgate_core::{ImmediateStore, Limit, Request, Time};
+use tollgate_core::store::ImmediateStore;
+use tollgate_core::{Limit, Request, Time};
 
 use crate::config::Config;
 use crate::store::MemoryStore;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use loom::sync::Arc;
 use loom::thread;
-use tollgate_core::{Action, ImmediateStore, Limit, Request, Time};
+use tollgate_core::store::ImmediateStore;
+use tollgate_core::{Action, Limit, Request, Time};
 
 use super::{NOW, crowded, explore, explore_up_to, passes, quick, slow};
 use crate::config::Config;
@@ -29,7 +30,7 @@ fn the_old_key_does_not_charge_the_slots_next_owner() {
             let other = Arc::clone(&store);
             let thread = thread::spawn(move || {
                 let old = quick(1_000);
-                assert!(other.charge_now(&old.charge("old").action(action), &NOW).is_allowed());
+                assert!(other.charge_now(&old.charge("old").with_action(action), &NOW).is_allowed());
             });
             assert!(passes(&store, &quick(1), "new", later), "takes the old key's slot over");
             thread.join().expect("no panic");
@@ -47,13 +48,13 @@ fn what_is_given_back_is_never_the_old_word(takeover: u64, several: bool) {
         let other = Arc::clone(&store);
         let thread = thread::spawn(move || {
             let old = quick(1_000);
-            assert!(other.charge_now(&old.charge("old").cost(500), &NOW).is_allowed());
+            assert!(other.charge_now(&old.charge("old").with_cost(500), &NOW).is_allowed());
         });
         let old_word = NOW + Duration::from_nanos(1);
         let later = NOW + Duration::from_nanos(takeover);
         let limit = slow(1);
         assert!(passes(&store, &limit, "new", later));
-        let back = |key| limit.charge(key).cost(2).action(Action::Refund { at: None });
+        let back = |key| limit.charge(key).with_cost(2).with_action(Action::Refund { at: None });
         if several {
             let charges = [back("new"), back("a")];
             assert!(store.decide_now(Request::new(&charges), old_word).expect("supported").is_allowed());

@@ -126,7 +126,7 @@ fn summary(problems: Vec<Problem>, otherwise: &str) -> StoreError {
                 ErrorKind::Internal => ErrorKind::Unavailable,
                 kind => kind,
             };
-            StoreError::new(kind, format!("{otherwise}: {}", said.join("; "))).caused_by(error)
+            StoreError::new(kind, format!("{otherwise}: {}", said.join("; "))).with_source(error)
         }
         None => StoreError::new(ErrorKind::Unavailable, otherwise.to_owned()),
     }

@@ -1,8 +1,8 @@
 //! URLs and settings that make no sense, and what is shown of those that do.
 
-use tollgate_conformance::servers::Redis;
 use tollgate_core::{Effect, ErrorKind, Limiter};
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit::Redis;
 
 use crate::expect::{KEY, PASSWORD, assert_error, daily, in_time};
 

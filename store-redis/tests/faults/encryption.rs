@@ -4,9 +4,9 @@ use std::path::Path;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tempfile::TempDir;
-use tollgate_conformance::servers::Redis;
 use tollgate_core::{Effect, ErrorKind, Limiter};
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit::Redis;
 
 use crate::expect::{KEY, assert_error, daily, in_time};
 

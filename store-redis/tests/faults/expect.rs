@@ -5,9 +5,9 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::time::Duration;
 
-use tollgate_conformance::servers::Redis;
 use tollgate_core::{Decision, Effect, ErrorKind, Limit, Limiter, StoreError};
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit::Redis;
 
 /// Whom most tests count for. No message names it.
 pub(crate) const KEY: &str = "somebody-in-particular";

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_conformance::servers::Redis;
-use tollgate_core::{Key, Limit, Limiter, OperationId, Request, Run, Store, Time};
+use tollgate_core::store::{Run, Store};
+use tollgate_core::{IdempotencyKey, Key, Limit, Limiter, Request, Time};
+use tollgate_testkit::Redis;
 
 use tollgate_store_redis::Config;
 
@@ -35,7 +36,7 @@ async fn no_two_keys_share_a_state() {
     for limit in every_algorithm() {
         let each =
             keys.iter().flat_map(|namespace| keys.iter().map(move |entity| Key::new(namespace, entity)));
-        let charges: Vec<_> = each.map(|key| [limit.charge(key).cost(1)]).collect();
+        let charges: Vec<_> = each.map(|key| [limit.charge(key).with_cost(1)]).collect();
         let batch: Vec<_> = charges.iter().map(|charges| Run::new(Request::new(charges), 1)).collect();
         for told in in_time(limiter.store().decide_batch(&batch, Time::EPOCH)).await {
             let told = told.expect("a decision");
@@ -60,7 +61,7 @@ async fn every_key_is_counted_on() {
         }
         // Named, and twice the same.
         let charges = [limit.charge(key)];
-        let request = Request::new(&charges).with_id(OperationId::unique());
+        let request = Request::new(&charges).with_idempotency_key(IdempotencyKey::unique());
         for _ in 0..2 {
             let told = in_time(limiter.store().decide(request, Time::EPOCH)).await.expect("a decision");
             assert!(told.is_allowed());
@@ -68,7 +69,7 @@ async fn every_key_is_counted_on() {
         assert!(in_time(limiter.check(&limit, key)).await.expect("a decision").is_denied());
         let state = in_time(limiter.store().export(&limit, key, Time::EPOCH)).await.expect("a state");
         assert!(state.state.is_some());
-        in_time(limiter.forget(&limit, key)).await.expect("a decision");
+        in_time(limiter.reset(&limit, key)).await.expect("a decision");
         assert_eq!(in_time(limiter.peek(&limit, key)).await.expect("a decision").remaining(), 3);
     }
 }

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate_conformance::servers::Redis;
-use tollgate_core::{AlgorithmKind, Limit, Limiter, Request, Run, Store, Time};
+use tollgate_core::store::{Run, Store};
+use tollgate_core::{AlgorithmKind, Limit, Limiter, Request, Time};
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit::Redis;
 
 use crate::expect::{KEY, daily, every_algorithm, in_time, limiter, until, used};
 
@@ -138,7 +139,7 @@ async fn callers_that_give_up_disturb_nobody() {
         let limit = daily(10_000 + number);
         let key = format!("caller {number}");
         let told =
-            in_time(limiter.charge(limit.charge(key.as_str()).cost(number))).await.expect("a decision");
+            in_time(limiter.charge(limit.charge(key.as_str()).with_cost(number))).await.expect("a decision");
         assert_eq!((told.granted(), told.remaining()), (number, 10_000), "the answer of another caller");
     }
     done.store(true, Ordering::SeqCst);

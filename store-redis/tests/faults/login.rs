@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use tollgate_conformance::servers::Redis;
+use tollgate_core::store::Store;
 use tollgate_core::{
-    Action, Effect, ErrorKind, LeaseId, Limit, Limiter, OperationId, Request, Store, StoreError, Time,
+    Action, Effect, ErrorKind, IdempotencyKey, LeaseId, Limit, Limiter, Request, StoreError, Time,
 };
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit::Redis;
 
 use crate::expect::{KEY, PASSWORD, assert_error, daily, every_algorithm, in_time};
 
@@ -54,7 +55,7 @@ async fn a_password_that_changes_is_an_error_until_it_is_right_again() {
     let redis = Redis::start(&["--requirepass", PASSWORD]).await;
     let as_admin = async |command: &[&str]| {
         let told = redis.try_calls(&[&["AUTH", PASSWORD], command]).await.expect("an answer");
-        assert!(!matches!(told, tollgate_conformance::servers::Reply::Error(_)), "{told:?}");
+        assert!(!matches!(told, tollgate_testkit::Reply::Error(_)), "{told:?}");
     };
     as_admin(&["ACL", "SETUSER", "limiter", "on", ">first", "~tollgate:*", "+@all"]).await;
     let config = Config::new(url(&redis, "limiter:first")).reconnect_backoff(Duration::ZERO, Duration::ZERO);
@@ -110,19 +111,19 @@ async fn do_everything(limiter: &Limiter<RedisStore>, limit: &Limit) -> Result<(
     let (store, now, lease) = (limiter.store(), Time::EPOCH, LeaseId::unique());
     for round in 0..40 {
         // More than there are, with ids and without.
-        let charges = [limit.charge(KEY).lease(LeaseId::unique())];
+        let charges = [limit.charge(KEY).with_lease(LeaseId::unique())];
         let request = Request::new(&charges);
-        let named = request.with_id(OperationId::unique());
+        let named = request.with_idempotency_key(IdempotencyKey::unique());
         let _ = in_time(store.decide(if round % 2 == 0 { named } else { request }, now)).await?;
     }
-    let holder = limit.charge(KEY).lease(LeaseId::unique()).action(Action::Release);
+    let holder = limit.charge(KEY).with_lease(LeaseId::unique()).with_action(Action::Release);
     if holder.supported().is_ok() {
         // Whoever comes last leaves first, and somebody else is last then.
-        let _ = in_time(limiter.charge(holder.action(Action::Take { max_wait: None }))).await?;
+        let _ = in_time(limiter.charge(holder.with_action(Action::Take { max_wait: None }))).await?;
         let _ = in_time(limiter.charge(holder)).await?;
     }
-    in_time(limiter.forget(limit, KEY)).await?;
-    let place = limit.charge(KEY).lease(lease);
+    in_time(limiter.reset(limit, KEY)).await?;
+    let place = limit.charge(KEY).with_lease(lease);
     let _ = in_time(limiter.charge(place)).await?;
     let _ = in_time(limiter.peek(limit, KEY)).await?;
     for action in [
@@ -134,12 +135,15 @@ async fn do_everything(limiter: &Limiter<RedisStore>, limit: &Limit) -> Result<(
         Action::Take { max_wait: Some(Duration::from_secs(86_400)) },
     ] {
         if limit.refusal(action).is_none() {
-            let _ = in_time(limiter.charge(place.action(action))).await?;
+            let _ = in_time(limiter.charge(place.with_action(action))).await?;
         }
     }
-    if let Some(state) = in_time(store.export(limit, KEY.into(), now)).await?.state {
-        in_time(store.merge(limit, "another".into(), &state, now)).await?;
-        in_time(store.merge(limit, "another".into(), &state, now)).await?;
+    in_time(store.export(limit, KEY.into(), now)).await?;
+    let delta = [limit.charge(KEY).with_action(Action::Debit { at: None })];
+    if delta[0].supported().is_ok() {
+        let request = Request::new(&delta).with_idempotency_key(IdempotencyKey::unique());
+        in_time(store.apply_deltas(request, now)).await?;
+        in_time(store.apply_deltas(request, now)).await?;
     }
     Ok(())
 }

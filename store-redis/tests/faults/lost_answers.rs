@@ -2,9 +2,10 @@
 
 use std::time::Duration;
 
-use tollgate_conformance::servers::Redis;
-use tollgate_core::{Effect, ErrorKind, Limit, Limiter, OperationId, Request, Store, Time};
+use tollgate_core::store::Store;
+use tollgate_core::{Action, Effect, ErrorKind, IdempotencyKey, Limit, Limiter, Request, Time};
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit::Redis;
 
 use crate::expect::{KEY, assert_error, daily, in_time, limiter, spent, until, used};
 use crate::proxy::Proxy;
@@ -78,8 +79,8 @@ async fn named_calls_whose_answer_is_lost_are_answered_and_count_once() {
     assert!(proxy.has_swallowed());
     assert_eq!(used(&direct, &places).await, 0);
 
-    let charges = [limit.charge(KEY).cost(2)];
-    let request = Request::new(&charges).with_id(OperationId::unique());
+    let charges = [limit.charge(KEY).with_cost(2)];
+    let request = Request::new(&charges).with_idempotency_key(IdempotencyKey::unique());
     proxy.swallow_next_answer();
     let told = in_time(limiter.store().decide(request, Time::EPOCH)).await.expect("the store asks again");
     assert_eq!((told.decisions()[0].granted(), spent(&told.decisions()[0])), (2, 7));
@@ -110,15 +111,16 @@ async fn looks_whose_answer_is_lost_are_asked_again() {
     in_time(limiter.store().export(&limit, KEY.into(), Time::EPOCH)).await.expect("the script is known");
     proxy.swallow_next_answer();
     let export = in_time(limiter.store().export(&limit, KEY.into(), Time::EPOCH)).await;
-    let state = export.expect("the store asks again").state.expect("it was used");
+    assert!(export.expect("the store asks again").state.is_some(), "it was used");
     assert!(proxy.has_swallowed());
-    for _ in 0..2 {
-        // The first teaches the script; merging twice is the same as once.
+    for round in 1..=2 {
+        // Deltas whose answer is lost are sent again, and applied once.
         proxy.swallow_next_answer();
-        in_time(limiter.store().merge(&limit, "another".into(), &state, Time::EPOCH))
-            .await
-            .expect("asked again");
+        let delta = [limit.charge(KEY).with_action(Action::Debit { at: None })];
+        let request = Request::new(&delta).with_idempotency_key(IdempotencyKey::unique());
+        in_time(limiter.store().apply_deltas(request, Time::EPOCH)).await.expect("sent again");
         assert!(proxy.has_swallowed());
+        assert_eq!(used(&limiter, &limit).await, 4 + round);
     }
 }
 

@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tollgate_conformance::servers::Redis;
 use tollgate_core::{Effect, ErrorKind, Limiter};
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit::Redis;
 
 use crate::expect::{KEY, assert_discreet, assert_error, daily, in_time, until, used};
 

@@ -8,7 +8,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::broadcast;
 use tokio::task::JoinHandle;
-use tollgate_conformance::servers::Redis;
+use tollgate_testkit::Redis;
 
 /// A proxy in front of one server. Dropped, it is gone.
 pub(crate) struct Proxy {

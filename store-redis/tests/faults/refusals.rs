@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::time::Duration;
 
-use tollgate_conformance::servers::Redis;
-use tollgate_core::{Effect, ErrorKind, Limiter, Request, Run, Store, Time};
+use tollgate_core::store::{Run, Store};
+use tollgate_core::{Effect, ErrorKind, Limiter, Request, Time};
 use tollgate_store_redis::Config;
+use tollgate_testkit::Redis;
 
 use crate::expect::{KEY, assert_error, daily, every_algorithm, in_time, limiter, until, used};
 

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use futures_util::future::select_all;
 use tokio::task::JoinSet;
-use tollgate_conformance::servers::Redis;
-use tollgate_core::{Effect, ErrorKind, Limiter, Request, Run, Store, Time};
+use tollgate_core::store::{Run, Store};
+use tollgate_core::{Effect, ErrorKind, Limiter, Request, Time};
 use tollgate_store_redis::{Config, RedisStore};
+use tollgate_testkit::Redis;
 
 use crate::expect::{KEY, assert_discreet, assert_error, daily, in_time, until, used};
 use crate::proxy::Proxy;
@@ -40,7 +41,7 @@ async fn answers_belong_to_their_callers(limiter: &Limiter<RedisStore>) {
             let limiter = Limiter::new(store);
             let limit = daily(1_000 + number);
             let key = format!("caller {number}");
-            let told = in_time(limiter.charge(limit.charge(key.as_str()).cost(number))).await;
+            let told = in_time(limiter.charge(limit.charge(key.as_str()).with_cost(number))).await;
             (number, told)
         });
     }

@@ -1,10 +1,11 @@
 //! Keys that hold what no limiter has written.
 
-use tollgate_conformance::servers::Redis;
+use tollgate_core::store::{Run, Store};
 use tollgate_core::{
-    AlgorithmKind, Charge, Effect, ErrorKind, Limit, Limiter, OperationId, Request, Run, Store, Time,
+    Action, AlgorithmKind, Charge, Effect, ErrorKind, IdempotencyKey, Limit, Limiter, Request, Time,
 };
 use tollgate_store_redis::RedisStore;
+use tollgate_testkit::Redis;
 
 use crate::expect::{KEY, assert_error, daily, every_algorithm, in_time, limiter, used};
 
@@ -22,7 +23,7 @@ async fn only_key(redis: &Redis) -> String {
 /// Uses the limit a little, and says where the server keeps that.
 async fn key_of(redis: &Redis, limiter: &Limiter<RedisStore>, limit: &Limit) -> String {
     redis.call(&["FLUSHALL"]).await;
-    let charges = [limit.charge(KEY).cost(1)];
+    let charges = [limit.charge(KEY).with_cost(1)];
     let verdict = in_time(limiter.store().decide(Request::new(&charges), Time::EPOCH)).await;
     assert!(verdict.expect("a decision").is_allowed(), "{}", limit.name());
     only_key(redis).await
@@ -36,13 +37,11 @@ async fn assert_all_refuse(limiter: &Limiter<RedisStore>, limit: &Limit, says: &
     assert_error(in_time(limiter.take_up_to(limit, KEY, 2)).await, CORRUPT, &says);
     let now = Time::EPOCH;
     assert_error(in_time(limiter.store().export(limit, KEY.into(), now)).await, CORRUPT, &[ADVICE]);
-    // What another key has, to be merged into this one.
-    let _ = in_time(limiter.check(limit, "another")).await.expect("another key is fine");
-    let other =
-        in_time(limiter.store().export(limit, "another".into(), now)).await.expect("another key is fine");
-    let state = other.state.expect("it was used");
-    let merged = limiter.store().merge(limit, KEY.into(), &state, now);
-    assert_error(in_time(merged).await, CORRUPT, &[ADVICE]);
+    let delta = [limit.charge(KEY).with_action(Action::Debit { at: None })];
+    if delta[0].supported().is_ok() {
+        let applied = limiter.store().apply_deltas(Request::new(&delta), now);
+        assert_error(in_time(applied).await, CORRUPT, &[ADVICE]);
+    }
 }
 
 #[tokio::test]
@@ -185,10 +184,11 @@ async fn an_operation_id_that_was_another_requests_is_an_error_of_that_run_alone
     let redis = Redis::start(&[]).await;
     let limiter = limiter(&redis).await;
     let (limit, other) = (daily(10), Limit::per_day(10).fixed_window().build("other").expect("valid"));
-    let id = OperationId::unique();
+    let id = IdempotencyKey::unique();
     let decide = async |charges: &[Charge<'_>]| {
         let good = [limit.charge("beside")];
-        let batch = [Run::new(Request::new(charges).with_id(id), 1), Run::new(Request::new(&good), 1)];
+        let batch =
+            [Run::new(Request::new(charges).with_idempotency_key(id), 1), Run::new(Request::new(&good), 1)];
         let told = in_time(limiter.store().decide_batch(&batch, Time::EPOCH)).await;
         let [named, beside] = told.try_into().expect("an answer per run");
         assert!(beside.is_ok(), "{beside:?}");

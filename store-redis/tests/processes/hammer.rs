@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_conformance::Seed;
-use tollgate_core::{Action, Charge, LeaseId, OperationId, Request, Run, Store, Time};
+use tollgate_core::store::{Run, Store};
+use tollgate_core::{Action, Charge, IdempotencyKey, LeaseId, Request, Time};
 use tollgate_store_redis::{Config, RedisStore};
 
 use crate::READY;
@@ -130,11 +131,11 @@ impl Caller {
         let own = std::mem::replace(&mut self.random, Seed::new(self.task << 32 | call));
         let turn = self.turn(2, Self::take);
         self.random = own;
-        Turn { id: Some(OperationId::new(u128::from(self.task << 32 | call))), ..turn }
+        Turn { id: Some(IdempotencyKey::new(u128::from(self.task << 32 | call))), ..turn }
     }
 
-    fn operation(&self, call: u64) -> OperationId {
-        OperationId::new(u128::from(1 + self.process) << 64 | u128::from(self.task << 32 | call))
+    fn operation(&self, call: u64) -> IdempotencyKey {
+        IdempotencyKey::new(u128::from(1 + self.process) << 64 | u128::from(self.task << 32 | call))
     }
 
     fn take(&mut self) -> Ask {
@@ -162,7 +163,7 @@ impl Caller {
                 ask.action =
                     Action::Take { max_wait: Some(Duration::from_micros(self.random.below(20_000))) };
             }
-            10 if self.random.once_in(4) => ask.action = Action::Forget,
+            10 if self.random.once_in(4) => ask.action = Action::Reset,
             11 | 12 => ask.action = Action::Renew,
             13 | 14 => ask.action = Action::Release,
             _ => {}
@@ -187,5 +188,5 @@ impl Caller {
 
 fn request<'a>(charges: &'a [Charge<'a>], turn: &Turn) -> Request<'a> {
     let request = Request::new(charges);
-    turn.id.map_or(request, |id| request.with_id(id))
+    turn.id.map_or(request, |id| request.with_idempotency_key(id))
 }

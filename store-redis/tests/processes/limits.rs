@@ -30,7 +30,7 @@ impl Sample {
     /// Every sample has a namespace of its own.
     pub(crate) fn charge(&self, ask: &Ask) -> Charge<'_> {
         let key = Key::new(self.name, WHOM[ask.key]);
-        self.limits[ask.limit].charge(key).cost(ask.cost).action(ask.action).lease(ask.lease)
+        self.limits[ask.limit].charge(key).with_cost(ask.cost).with_action(ask.action).with_lease(ask.lease)
     }
 }
 

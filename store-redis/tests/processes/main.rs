@@ -16,7 +16,7 @@ use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
 use libtest_mimic::{Arguments, Trial};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::OnceCell;
-use tollgate_conformance::servers::Redis;
+use tollgate_testkit::Redis;
 
 use limits::Sample;
 use record::Record;

@@ -4,7 +4,8 @@ use std::fmt::{self, Display, Formatter};
 use std::str::{FromStr, SplitWhitespace};
 use std::time::Duration;
 
-use tollgate_core::{Action, Decision, LeaseId, OperationId, Outcome, RawDecision, Source, Time};
+use tollgate_core::store::RawDecision;
+use tollgate_core::{Action, Decision, IdempotencyKey, LeaseId, Outcome, Source, Time};
 
 /// One call, which the server executed in one step.
 #[derive(Clone, Debug)]
@@ -17,7 +18,7 @@ pub(crate) struct Record {
 /// A run of equal requests.
 #[derive(Clone, Debug)]
 pub(crate) struct Turn {
-    pub(crate) id: Option<OperationId>,
+    pub(crate) id: Option<IdempotencyKey>,
     pub(crate) count: u32,
     pub(crate) asks: Vec<Ask>,
     /// For every repetition, a decision for each of the asks.
@@ -50,10 +51,10 @@ impl Display for Record {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.at.nanos(), self.turns.len())?;
         for turn in &self.turns {
-            let id = turn.id.map(OperationId::get);
+            let id = turn.id.map(IdempotencyKey::get);
             write!(f, " {} {} {} {}", Maybe(id), turn.count, turn.asks.len(), turn.told.len())?;
             for ask in &turn.asks {
-                let (action, instant) = numbers(ask.action);
+                let (action, instant) = (ask.action.code(), ask.action.nanos());
                 let Ask { limit, key, cost, lease, .. } = ask;
                 write!(f, " {limit} {key} {cost} {action} {} {}", Maybe(instant), lease.get())?;
             }
@@ -81,30 +82,16 @@ impl<T: Display> Display for Maybe<T> {
 }
 
 /// An action as numbers: which, and the instant or the wait that it names.
-fn numbers(action: Action) -> (u8, Option<u64>) {
-    let nanos = |wait: Duration| (Time::EPOCH + wait).nanos();
-    match action {
-        Action::Take { max_wait } => (0, max_wait.map(nanos)),
-        Action::TakeUpTo => (1, None),
-        Action::Debit { at } => (2, at.map(Time::nanos)),
-        Action::Refund { at } => (3, at.map(Time::nanos)),
-        Action::Forget => (4, None),
-        Action::Renew => (5, None),
-        Action::Release => (6, None),
-        other => unreachable!("nobody asks for {other:?}"),
-    }
-}
-
 fn action((number, instant): (u8, Option<u64>)) -> Action {
     let at = instant.map(Time::from_nanos);
     match number {
-        0 => Action::Take { max_wait: instant.map(Duration::from_nanos) },
-        1 => Action::TakeUpTo,
-        2 => Action::Debit { at },
-        3 => Action::Refund { at },
-        4 => Action::Forget,
-        5 => Action::Renew,
-        6 => Action::Release,
+        1 => Action::Take { max_wait: instant.map(Duration::from_nanos) },
+        2 => Action::TakeUpTo,
+        3 => Action::Debit { at },
+        4 => Action::Refund { at },
+        5 => Action::Reset,
+        6 => Action::Renew,
+        7 => Action::Release,
         other => panic!("no action has the number {other}"),
     }
 }
@@ -123,7 +110,7 @@ impl Words<'_> {
     }
 
     fn turn(&mut self) -> Turn {
-        let id = self.maybe().map(OperationId::new);
+        let id = self.maybe().map(IdempotencyKey::new);
         let (count, asks, told): (_, usize, usize) = (self.next(), self.next(), self.next());
         Turn {
             id,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use tollgate_conformance::Pure;
-use tollgate_core::{Charge, Decision, OperationId};
+use tollgate_core::{Charge, Decision, IdempotencyKey};
 
 use crate::limits::{Mix, Sample};
 use crate::record::{Record, Turn};
@@ -12,7 +12,7 @@ use crate::record::{Record, Turn};
 #[derive(Clone, Default)]
 struct Expected {
     states: Pure,
-    operations: HashMap<OperationId, Vec<Decision>>,
+    operations: HashMap<IdempotencyKey, Vec<Decision>>,
 }
 
 pub(crate) fn check(sample: &Sample, processes: &[Vec<Record>]) {

@@ -1,6 +1,7 @@
 //! Charges at an instant that does not pass, so that every token can be counted.
 
-use tollgate_core::{Limit, Store, StoreError, Time};
+use tollgate_core::store::Store;
+use tollgate_core::{Limit, StoreError, Time};
 use tollgate_store_redis::{Config, RedisStore};
 
 /// When everything happens.
@@ -22,6 +23,6 @@ pub(crate) async fn take(store: &RedisStore, limit: &Limit, entity: &str) -> Res
 
 /// How many are gone.
 pub(crate) async fn spent(store: &RedisStore, limit: &Limit, entity: &str) -> u32 {
-    let told = store.decide_one(&limit.charge(entity).cost(0), &NOW).await.expect("a look");
+    let told = store.decide_one(&limit.charge(entity).with_cost(0), &NOW).await.expect("a look");
     limit.capacity() - told.remaining()
 }
