@@ -1,8 +1,8 @@
-//! One program, any store: the URL decides, and nothing else changes.
+//! One program on any store: the URL selects it, and nothing else changes.
 //!
 //! ```sh
-//! cargo run --example any_store                                          # this process's memory
-//! cargo run --example any_store --features redis -- redis://127.0.0.1    # shared by a fleet
+//! cargo run --example any_store                                          # memory of this process
+//! cargo run --example any_store --features redis -- redis://127.0.0.1    # shared by all processes
 //! cargo run --example any_store --features cassandra -- cassandra://127.0.0.1/limits
 //! ```
 
@@ -18,12 +18,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let api = Limit::per_second(5).burst(3).build("api")?;
     let daily = Limit::per_day(1_000).fixed_window().build("daily")?;
 
-    // Several limits, one round trip, all or nothing.
+    // Several limits in one round trip: all are debited or none is.
     for request in 1..=5 {
         let verdict = limiter.check_all([api.charge("user:42"), daily.charge("user:42")]).await?;
         match verdict.retry_after() {
-            None => println!("request {request} passed, {} left today", verdict.decisions()[1].remaining()),
-            Some(wait) => println!("request {request} denied, retry in {wait:?}"),
+            None => {
+                println!("request {request} allowed, {} remaining today", verdict.decisions()[1].remaining());
+            }
+            Some(wait) => println!("request {request} denied, retry after {wait:?}"),
         }
     }
     limiter.reset(&api, "user:42").await?;

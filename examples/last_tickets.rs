@@ -1,10 +1,10 @@
-//! The last tickets: many buyers on two hosts at the same moment, and not one ticket is sold twice.
+//! The last tickets: 500 buyers on two hosts at the same moment, and exactly 100 tickets are sold.
 //!
 //! ```sh
 //! cargo run --example last_tickets --features cassandra -- cassandra://127.0.0.1/shop
 //! ```
 //!
-//! Takes a Cassandra of one node, and makes the keyspace if it is not there.
+//! Needs a Cassandra node; creates the keyspace if it does not exist.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ const BUYERS: u32 = 500;
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let Some(url) = std::env::args().nth(1) else {
-        return Err("which cluster? say for instance cassandra://127.0.0.1/shop".into());
+        return Err("missing argument: the URL of a cluster, for example cassandra://127.0.0.1/shop".into());
     };
-    // Once, when you deploy. In production: Replication::in_datacenters([("dc1", 3)]).
+    // Once, at deployment. In production: Replication::in_datacenters([("dc1", 3)]).
     Config::new(&url).create_schema(&Replication::Simple(1)).await?;
 
-    // Two processes in real life: neither knows what the other does, but through Cassandra.
+    // In production these are two processes, which share nothing but Cassandra.
     let hosts = [Arc::new(tollgate::connect(&url).await?), Arc::new(tollgate::connect(&url).await?)];
     let tickets = Limit::per_day(TICKETS).fixed_window().anchored().build("tickets")?;
     hosts[0].reset(&tickets, "concert").await?;

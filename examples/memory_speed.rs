@@ -1,8 +1,8 @@
-//! A fleet at memory speed: three nodes decide by themselves and exchange with a central store every 50 ms.
+//! Local decisions at memory speed: three nodes decide locally and synchronize with a central store every 50 ms.
 //!
 //! ```sh
-//! cargo run --release --example memory_speed --features sync                              # around this process's memory
-//! cargo run --release --example memory_speed --features sync,redis -- redis://127.0.0.1   # around a Redis
+//! cargo run --release --example memory_speed --features sync                              # central store in memory
+//! cargo run --release --example memory_speed --features sync,redis -- redis://127.0.0.1   # central store on Redis
 //! ```
 
 use std::error::Error;
@@ -12,66 +12,73 @@ use std::time::Duration;
 use tollgate::sync::Synced;
 use tollgate::{AnyStore, Limit, Limiter, Timer};
 
+const INTERVAL: Duration = Duration::from_millis(50);
+const KEY: &str = "all-users";
+
 type Node = Limiter<Synced<Arc<AnyStore>>>;
 
-/// Asks as often as said, and says how many passed.
-async fn ask(node: &Node, limit: &Limit, times: u32) -> Result<u32, Box<dyn Error>> {
-    let mut passed = 0;
+fn node(central_store: &Arc<AnyStore>) -> Node {
+    Limiter::new(Synced::builder(Arc::clone(central_store)).interval(INTERVAL).build())
+}
+
+/// Returns how many sync rounds a node has completed.
+fn sync_rounds(node: &Node) -> u64 {
+    node.store().stats().sync_rounds
+}
+
+/// Makes `times` checks, and returns how many were allowed.
+async fn check(node: &Node, limit: &Limit, times: u32) -> Result<u32, Box<dyn Error>> {
+    let mut allowed = 0;
     for _ in 0..times {
-        passed += u32::from(node.check(limit, "everybody").await?.is_allowed());
+        allowed += u32::from(node.check(limit, KEY).await?.is_allowed());
     }
-    Ok(passed)
+    Ok(allowed)
 }
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let url = std::env::args().nth(1).unwrap_or_else(|| "memory://".to_owned());
-    // In a fleet every process has a connection of its own; here three nodes share one.
-    let centre = Arc::new(tollgate::connect(&url).await?.into_store());
-    let central = Limiter::new(Arc::clone(&centre));
-    let every = Duration::from_millis(50);
-    let nodes: [Node; 3] =
-        std::array::from_fn(|_| Limiter::new(Synced::new(Arc::clone(&centre)).every(every)));
+    // In production every process has its own connection; in this example three nodes share one.
+    let central_store = Arc::new(tollgate::connect(&url).await?.into_store());
+    let central = Limiter::new(Arc::clone(&central_store));
+    let nodes: [Node; 3] = std::array::from_fn(|_| node(&central_store));
 
     let api = Limit::per_hour(300).build("memory-speed")?;
-    central.reset(&api, "everybody").await?;
+    central.reset(&api, KEY).await?;
 
-    // Nobody asks the store for these.
-    for (number, node) in nodes.iter().enumerate() {
-        println!("node {number}: {} of 60 passed", ask(node, &api, 60).await?);
+    // These checks do not call the central store.
+    for (index, node) in nodes.iter().enumerate() {
+        println!("node {index}: {} of 60 allowed", check(node, &api, 60).await?);
     }
-    println!(
-        "the centre has {} left: it has not heard of them yet",
-        central.peek(&api, "everybody").await?.remaining()
-    );
+    println!("central store before the first sync: {} remaining", central.peek(&api, KEY).await?.remaining());
 
-    // The nodes exchange by themselves; to wait for them is only for the example.
-    while nodes.iter().any(|node| node.store().insight().exchanges < 3) {
-        central.clock().sleep(every).await;
+    // The nodes synchronize in the background; the example waits for them.
+    while nodes.iter().any(|node| sync_rounds(node) < 3) {
+        central.clock().sleep(INTERVAL).await;
     }
-    println!("the centre has {} left", central.peek(&api, "everybody").await?.remaining());
-    for (number, node) in nodes.iter().enumerate() {
-        println!("node {number} knows of {} left", node.peek(&api, "everybody").await?.remaining());
+    println!("central store after sync: {} remaining", central.peek(&api, KEY).await?.remaining());
+    for (index, node) in nodes.iter().enumerate() {
+        println!("node {index} after sync: {} remaining", node.peek(&api, KEY).await?.remaining());
     }
 
-    // Everybody wants more than there is, and each takes its share of it.
+    // The demand exceeds the limit, and each node spends its share.
     for round in 1..=4 {
-        let mut passed = [0; 3];
-        for (node, passed) in nodes.iter().zip(&mut passed) {
-            *passed = ask(node, &api, 100).await?;
+        let mut allowed = [0; 3];
+        for (node, allowed) in nodes.iter().zip(&mut allowed) {
+            *allowed = check(node, &api, 100).await?;
         }
-        println!("round {round}: {passed:?} of 100 each passed");
-        central.clock().sleep(3 * every).await;
+        println!("round {round}: {allowed:?} of 100 each allowed");
+        central.clock().sleep(3 * INTERVAL).await;
     }
 
-    // Nothing that was granted is forgotten.
+    // At shutdown: pending deltas are sent to the central store.
     for node in &nodes {
         node.store().close(Duration::from_secs(5)).await?;
     }
-    let left = central.peek(&api, "everybody").await?;
-    println!("in the end {} are left, {} too many had passed", left.remaining(), left.debt());
-    assert!(left.remaining() < 60, "nearly all of it was used");
-    assert!(left.debt() < 60, "and hardly more");
-    central.reset(&api, "everybody").await?;
+    let end = central.peek(&api, KEY).await?;
+    println!("in the end: {} remaining, {} allowed beyond the limit", end.remaining(), end.debt());
+    assert!(end.remaining() < 60, "nearly all of the limit is used");
+    assert!(end.debt() < 60, "little more than the limit is allowed");
+    central.reset(&api, KEY).await?;
     Ok(())
 }

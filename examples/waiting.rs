@@ -1,4 +1,5 @@
-//! Outgoing calls in turn: a leaky bucket as a queue tells each caller when to start, and `until_ready` waits.
+//! Outgoing calls at a steady rate: a leaky bucket as a queue assigns each call a start time, and `until_ready` waits
+//! for it.
 //!
 //! `cargo run --release --example waiting --features tokio`
 
@@ -12,14 +13,14 @@ use tollgate::{Clock, Limit};
 async fn main() -> Result<(), Box<dyn Error>> {
     let calls = Limit::per_second(20).queue(8).build("calls")?;
     let limiter = Arc::new(tollgate::in_memory());
-    let begin = limiter.clock().now();
+    let start = limiter.clock().now();
 
     let mut tasks = Vec::new();
     for task in 0..12 {
         let (limiter, calls) = (Arc::clone(&limiter), calls.clone());
         tasks.push(tokio::spawn(async move {
             let decision = limiter.until_ready(&calls, "partner", Duration::from_secs(1)).await?;
-            Ok::<_, tollgate::StoreError>((task, decision, limiter.clock().now().since(begin)))
+            Ok::<_, tollgate::StoreError>((task, decision, limiter.clock().now().since(start)))
         }));
     }
     for task in tasks {
@@ -28,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             println!("call {task:>2} started after {at:.0?}");
         } else {
             println!(
-                "call {task:>2} found the queue full: try again in {:.0?}",
+                "call {task:>2} denied, the queue is full: retry after {:.0?}",
                 decision.retry_after().unwrap_or_default()
             );
         }

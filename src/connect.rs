@@ -1,24 +1,25 @@
-//! A store by its URL.
+//! Stores by URL.
 
 use tollgate_core::{AnyStore, ErrorKind, Limiter, StoreError};
 
-/// A limiter on the store that `url` names, so that a program changes its store by configuration alone.
+/// Creates a limiter on the store of a URL, so that the store is a matter of configuration.
 ///
 /// | URL | store | feature |
 /// |---|---|---|
 /// | `memory://` | this process's memory | `memory`, on by default |
 /// | `redis://…`, `rediss://…`, `redis+sentinel://…`, `redis+cluster://…`, `redis+shards://…` | Redis | `redis` |
-/// | `cassandra://host,…/keyspace` | Cassandra, with [`Coalesced`](crate::resilience::Coalesced) around it | `cassandra` |
+/// | `cassandra://host,…/keyspace` | Cassandra, wrapped in `tollgate::resilience::Coalesced` | `cassandra` |
 ///
-/// A server that is not there yet is no error here: calls say so until it is. What is wrong with the URL is one, and so is
-/// a store that this program was built without. Cassandra has to have its keyspace and table:
-/// `tollgate::cassandra::Config::create_schema` makes them.
+/// Returns an error if the URL is invalid, if the feature of its store is off, or if Cassandra rejects the credentials or
+/// lacks the table (`tollgate::cassandra::Config::create_schema` creates it). A server that cannot be reached is not an
+/// error: calls fail until it is reachable.
 ///
 /// ```
 /// use tollgate::Limit;
 ///
 /// # #[tokio::main]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # if !cfg!(feature = "memory") { return Ok(()) }
 /// let limiter = tollgate::connect("memory://").await?; // or "redis://127.0.0.1"
 /// let api = Limit::per_second(50).burst(100).build("api")?;
 /// assert!(limiter.check(&api, "user:42").await?.is_allowed());
@@ -38,32 +39,35 @@ pub async fn connect(url: &str) -> Result<Limiter<AnyStore>, StoreError> {
         #[cfg(feature = "cassandra")]
         "cassandra" => {
             let store = crate::cassandra::CassandraStore::connect(url).await?;
-            // One transaction at a time for a key: what comes meanwhile goes with the next, instead of racing it.
-            let gathered = crate::resilience::Coalesced::new(store).in_flight(1).patience(CASSANDRA_PATIENCE);
-            Ok(Limiter::new(AnyStore::new(gathered)))
+            // One transaction at a time per key: calls that arrive meanwhile join the next batch instead of competing.
+            let coalesced = crate::resilience::Coalesced::builder(store)
+                .max_in_flight(1)
+                .overtake_after(CASSANDRA_OVERTAKE_AFTER)
+                .build();
+            Ok(Limiter::new(AnyStore::new(coalesced)))
         }
         #[cfg(not(feature = "memory"))]
-        "memory" => Err(left_out("memory")),
+        "memory" => Err(feature_is_off("memory")),
         #[cfg(not(feature = "redis"))]
-        "redis" | "rediss" => Err(left_out("redis")),
+        "redis" | "rediss" => Err(feature_is_off("redis")),
         #[cfg(not(feature = "cassandra"))]
-        "cassandra" => Err(left_out("cassandra")),
+        "cassandra" => Err(feature_is_off("cassandra")),
         _ => Err(StoreError::new(
             ErrorKind::Refused,
-            // Not the URL itself: it may hold a password.
-            "the URL of the store names none that there is; use memory://, redis://host or cassandra://host/keyspace",
+            // Without the URL: it may contain a password.
+            "unknown scheme in the URL of the store; use memory://, redis://host or cassandra://host/keyspace",
         )),
     }
 }
 
-/// As long as the store waits for one node: after that, a call for the same key is better sent than kept waiting.
+/// The time that the store waits for one node. A call for the same key waits no longer than that for its predecessor.
 #[cfg(feature = "cassandra")]
-const CASSANDRA_PATIENCE: std::time::Duration = std::time::Duration::from_secs(1);
+const CASSANDRA_OVERTAKE_AFTER: std::time::Duration = std::time::Duration::from_secs(1);
 
 #[cfg(not(all(feature = "memory", feature = "redis", feature = "cassandra")))]
-fn left_out(feature: &str) -> StoreError {
+fn feature_is_off(feature: &str) -> StoreError {
     let message = format!(
-        "this program was built without the store that the URL names; add the feature `{feature}` of tollgate"
+        "the store of this URL is not compiled in; enable the feature `{feature}` of the crate tollgate"
     );
     StoreError::new(ErrorKind::Unsupported, message)
 }
@@ -73,18 +77,18 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_url_that_names_no_store_is_refused_with_advice() {
+    async fn an_unknown_scheme_is_an_error_that_lists_the_known_ones() {
         for url in ["", "localhost:6379", "http://user:secret@localhost", "memcached://a"] {
-            let error = connect(url).await.expect_err("no store").to_string();
+            let error = connect(url).await.expect_err("unknown scheme").to_string();
             assert!(error.contains("use memory://, redis://") && !error.contains("secret"), "{error}");
         }
     }
 
     #[cfg(not(any(feature = "redis", feature = "cassandra")))]
     #[tokio::test]
-    async fn a_store_that_was_left_out_names_its_feature() {
+    async fn a_store_that_is_not_compiled_in_names_its_feature() {
         for name in ["redis", "cassandra"] {
-            let error = connect(&format!("{name}://localhost/limits")).await.expect_err("left out");
+            let error = connect(&format!("{name}://localhost/limits")).await.expect_err("not compiled in");
             assert_eq!(error.kind(), ErrorKind::Unsupported);
             assert!(error.to_string().contains(&format!("feature `{name}`")), "{error}");
         }

@@ -1,4 +1,4 @@
-//! The limiter, on the memory store and by a clock that is moved by hand.
+//! Tests of the limiter, on the memory store and a manual clock.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -8,36 +8,36 @@ use std::time::Duration;
 
 use tollgate::memory::MemoryStore;
 use tollgate::{
-    AnyStore, Charge, Clock, Decision, ErrorKind, Event, Limit, LimitBuilder, Limiter, ManualClock, Outcome,
-    StoreError, Wait,
+    AlgorithmKind, AnyStore, Charge, Clock, Decision, ErrorKind, Event, Limit, LimitBuilder, Limiter,
+    ManualClock, Outcome, StoreError, Wait,
 };
 
 fn limiter() -> (Limiter<MemoryStore, ManualClock>, ManualClock) {
     let clock = ManualClock::default();
-    (Limiter::with_clock(MemoryStore::config().keys(100).build(), clock.clone()), clock)
+    (Limiter::with_clock(MemoryStore::config().max_keys(100).build(), clock.clone()), clock)
 }
 
 fn limit(builder: LimitBuilder) -> Limit {
-    builder.build("tried").expect("valid")
+    builder.build("limit").expect("valid")
 }
 
-/// Polls once, as a runtime would.
+/// Polls a future once, as a runtime would.
 fn poll<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// The answer of a future that has nothing to wait for.
+/// Returns the output of a future that never waits.
 fn ready<F: Future>(future: F) -> F::Output {
     match poll(pin!(future)) {
         Poll::Ready(output) => output,
-        Poll::Pending => panic!("it waits"),
+        Poll::Pending => panic!("the future is pending"),
     }
 }
 
-type Answer = Poll<Result<Decision, StoreError>>;
+type Polled = Poll<Result<Decision, StoreError>>;
 
-fn is_allowed(answer: &Answer) -> bool {
-    matches!(answer, Poll::Ready(Ok(decision)) if decision.is_allowed())
+fn is_allowed(polled: &Polled) -> bool {
+    matches!(polled, Poll::Ready(Ok(decision)) if decision.is_allowed())
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn every_operation_works_with_and_without_a_runtime() {
         assert!(limiter.check_all(charges).await?.is_allowed());
         Ok::<_, StoreError>(())
     })
-    .expect("memory answers");
+    .expect("the memory store never fails");
 }
 
 #[test]
@@ -82,14 +82,12 @@ fn until_ready_is_first_come_first_served() {
     ] {
         let (limiter, clock) = limiter();
         let limit = limit(builder);
-        while limiter.check_now(&limit, "key").is_allowed()
-            && limit.kind().name() != "leaky bucket as a queue"
-        {}
+        while limiter.check_now(&limit, "key").is_allowed() && limit.kind() != AlgorithmKind::LeakyQueue {}
         let wait = || Box::pin(limiter.until_ready(&limit, "key", Duration::from_secs(60)));
         let mut callers = [wait(), wait(), wait()];
         let mut served = Vec::new();
         for _ in 0..200 {
-            // Polled in the wrong order on purpose.
+            // The last caller is polled first, so it is the first in the queue.
             for caller in [2, 1, 0] {
                 if !served.contains(&caller) && is_allowed(&poll(callers[caller].as_mut())) {
                     served.push(caller);
@@ -97,37 +95,36 @@ fn until_ready_is_first_come_first_served() {
             }
             clock.advance(Duration::from_millis(100));
         }
-        // Whoever was polled first came first.
         assert_eq!(served, [2, 1, 0], "{}", limit.kind().name());
     }
 }
 
 #[test]
-fn until_ready_ends_with_the_callers_patience() {
+fn until_ready_is_denied_after_the_callers_maximum_wait() {
     for builder in
         [Limit::per_minute(1), Limit::per_minute(1).fixed_window(), Limit::per_minute(1).sliding_log()]
     {
         let (limiter, clock) = limiter();
         let limit = limit(builder);
         assert!(limiter.check_now(&limit, "key").is_allowed());
-        let denied =
-            ready(limiter.until_ready(&limit, "key", Duration::from_secs(2))).expect("memory answers");
-        assert_eq!(denied.outcome(), Outcome::Denied, "it would take longer, so it is told at once");
-        // Somebody with more patience stands in line before somebody with less.
+        let denied = ready(limiter.until_ready(&limit, "key", Duration::from_secs(2)))
+            .expect("the memory store never fails");
+        assert_eq!(denied.outcome(), Outcome::Denied, "denied at once, because the wait would be longer");
+        // A caller with a longer maximum wait is in the queue before one with a shorter one.
         let mut patient = pin!(limiter.until_ready(&limit, "key", Duration::from_secs(120)));
-        let mut hasty = pin!(limiter.until_ready(&limit, "key", Duration::from_secs(5)));
+        let mut impatient = pin!(limiter.until_ready(&limit, "key", Duration::from_secs(5)));
         assert!(poll(patient.as_mut()).is_pending());
-        let told = poll(hasty.as_mut());
+        let polled = poll(impatient.as_mut());
         clock.advance(Duration::from_secs(5));
-        let told = if told.is_pending() { poll(hasty.as_mut()) } else { told };
-        assert!(matches!(told, Poll::Ready(Ok(decision)) if decision.is_denied()));
+        let polled = if polled.is_pending() { poll(impatient.as_mut()) } else { polled };
+        assert!(matches!(polled, Poll::Ready(Ok(decision)) if decision.is_denied()));
         clock.advance(Duration::from_secs(60));
         assert!(is_allowed(&poll(patient.as_mut())), "{}", limit.kind().name());
     }
 }
 
 #[test]
-fn a_dropped_caller_gives_its_place_back() {
+fn a_dropped_caller_refunds_its_reservation() {
     let (limiter, clock) = limiter();
     let limit = limit(Limit::per_second(1));
     assert!(limiter.check_now(&limit, "key").is_allowed());
@@ -136,8 +133,8 @@ fn a_dropped_caller_gives_its_place_back() {
         assert!(poll(dropped.as_mut()).is_pending());
         assert_eq!(limiter.peek_now(&limit, "key").debt(), 1);
     }
-    assert_eq!(limiter.peek_now(&limit, "key").debt(), 0, "nobody queued behind it");
-    // In line for a limit that cannot reserve.
+    assert_eq!(limiter.peek_now(&limit, "key").debt(), 0, "no later reservation queued behind it");
+    // In the queue of a limit that cannot reserve.
     let window = Limit::per_second(1).fixed_window().build("window").expect("valid");
     assert!(limiter.check_now(&window, "key").is_allowed());
     let mut second = pin!(limiter.until_ready(&window, "key", Duration::from_secs(60)));
@@ -146,10 +143,10 @@ fn a_dropped_caller_gives_its_place_back() {
         assert!(poll(first.as_mut()).is_pending());
         assert!(poll(second.as_mut()).is_pending());
     }
-    assert!(poll(second.as_mut()).is_pending(), "first in line now, and asks");
+    assert!(poll(second.as_mut()).is_pending(), "now first in the queue, and denied");
     clock.advance(Duration::from_secs(1));
     assert!(is_allowed(&poll(second.as_mut())));
-    assert_eq!(clock.sleepers(), 0, "nobody is left behind");
+    assert_eq!(clock.sleepers(), 0, "no sleeper remains");
 }
 
 #[test]
@@ -157,8 +154,8 @@ fn jitter_only_delays() {
     let (limiter, clock) = limiter();
     let limit = limit(Limit::per_second(1));
     assert!(limiter.check_now(&limit, "key").is_allowed());
-    let patience = Wait::up_to(Duration::from_secs(5)).with_jitter(Duration::from_millis(500));
-    let mut caller = pin!(limiter.until_ready(&limit, "key", patience));
+    let wait = Wait::up_to(Duration::from_secs(5)).with_jitter(Duration::from_millis(500));
+    let mut caller = pin!(limiter.until_ready(&limit, "key", wait));
     assert!(poll(caller.as_mut()).is_pending());
     clock.advance(Duration::from_millis(999));
     assert!(poll(caller.as_mut()).is_pending(), "never early");
@@ -167,19 +164,19 @@ fn jitter_only_delays() {
 }
 
 #[test]
-fn jitter_goes_no_further_than_the_patience() {
+fn jitter_never_exceeds_the_maximum_wait() {
     let (limiter, clock) = limiter();
     let limit = limit(Limit::per_second(1));
     assert!(limiter.check_now(&limit, "key").is_allowed());
-    let begin = clock.now();
-    let patience = Wait::up_to(Duration::from_secs(2)).with_jitter(Duration::MAX);
-    assert!(limiter.until_ready_blocking(&limit, "key", patience).expect("it can wait").is_allowed());
-    assert!(clock.now().since(begin) <= Duration::from_secs(2));
+    let start = clock.now();
+    let wait = Wait::up_to(Duration::from_secs(2)).with_jitter(Duration::MAX);
+    assert!(limiter.until_ready_blocking(&limit, "key", wait).expect("waiting is supported").is_allowed());
+    assert!(clock.now().since(start) <= Duration::from_secs(2));
 }
 
-/// With real wakers: whoever leaves the line wakes the next, dropped or served.
+/// With the wakers of a runtime: a caller that leaves the queue, dropped or served, wakes the next one.
 #[tokio::test]
-async fn nobody_in_line_is_left_asleep() {
+async fn no_caller_in_the_queue_sleeps_forever() {
     let (limiter, clock) = limiter();
     let (limiter, limit) = (Arc::new(limiter), limit(Limit::per_second(1).sliding_log()));
     assert!(limiter.check_now(&limit, "key").is_allowed());
@@ -188,8 +185,10 @@ async fn nobody_in_line_is_left_asleep() {
     for caller in 0..4 {
         let (limiter, limit, served) = (Arc::clone(&limiter), limit.clone(), Arc::clone(&served));
         waiting.push(tokio::spawn(async move {
-            let decision =
-                limiter.until_ready(&limit, "key", Duration::from_secs(60)).await.expect("it can wait");
+            let decision = limiter
+                .until_ready(&limit, "key", Duration::from_secs(60))
+                .await
+                .expect("waiting is supported");
             assert!(decision.is_allowed());
             served.lock().expect("no panic").push(caller);
         }));
@@ -197,7 +196,7 @@ async fn nobody_in_line_is_left_asleep() {
     }
     waiting.remove(1).abort();
     for _ in 0..3 {
-        // Nothing polls the others: they run only if they are woken.
+        // The tasks run only if they are woken.
         for _ in 0..20 {
             tokio::task::yield_now().await;
         }
@@ -210,10 +209,10 @@ async fn nobody_in_line_is_left_asleep() {
 }
 
 #[test]
-fn waiting_is_refused_where_it_makes_no_sense() {
+fn waiting_is_an_error_where_it_is_not_supported() {
     let (limiter, _) = limiter();
-    let flight = limit(Limit::concurrent(1));
-    let error = ready(limiter.until_ready(&flight, "key", Duration::from_secs(1))).expect_err("no lease");
+    let jobs = limit(Limit::concurrent(1));
+    let error = ready(limiter.until_ready(&jobs, "key", Duration::from_secs(1))).expect_err("no lease");
     assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("acquire"), "{error}");
     let api = Limit::per_second(1).build("api").expect("valid");
     let debit = api.charge("key").with_action(tollgate::Action::Debit { at: None });
@@ -222,29 +221,33 @@ fn waiting_is_refused_where_it_makes_no_sense() {
 }
 
 #[test]
-fn blocking_waits_are_the_same_mechanism() {
+fn blocking_waits_behave_like_async_ones() {
     let (limiter, clock) = limiter();
-    let begin = clock.now();
+    let start = clock.now();
     let queue = limit(Limit::per_second(10).queue(20));
     for call in 0..20 {
-        assert!(blocked(&limiter, &queue, 5).is_allowed());
-        assert_eq!(clock.now().since(begin), Duration::from_millis(100) * call);
+        assert!(until_ready_blocking(&limiter, &queue, 5).is_allowed());
+        assert_eq!(clock.now().since(start), Duration::from_millis(100) * call);
     }
     let window = Limit::per_second(3).fixed_window().build("window").expect("valid");
-    let begin = clock.now();
-    assert!((0..9).all(|_| blocked(&limiter, &window, 2).is_allowed()));
-    assert!(clock.now().since(begin) > Duration::from_secs(1));
+    let start = clock.now();
+    assert!((0..9).all(|_| until_ready_blocking(&limiter, &window, 2).is_allowed()));
+    assert!(clock.now().since(start) > Duration::from_secs(1));
     let daily = Limit::per_day(1).sliding_log().build("daily").expect("valid");
     assert!(limiter.check_now(&daily, "key").is_allowed());
-    assert!(blocked(&limiter, &daily, 2).is_denied());
+    assert!(until_ready_blocking(&limiter, &daily, 2).is_denied());
 }
 
-fn blocked(limiter: &Limiter<MemoryStore, ManualClock>, limit: &Limit, seconds: u64) -> Decision {
-    limiter.until_ready_blocking(limit, "key", Duration::from_secs(seconds)).expect("it can wait")
+fn until_ready_blocking(
+    limiter: &Limiter<MemoryStore, ManualClock>,
+    limit: &Limit,
+    seconds: u64,
+) -> Decision {
+    limiter.until_ready_blocking(limit, "key", Duration::from_secs(seconds)).expect("waiting is supported")
 }
 
 #[test]
-fn a_cancelled_reservation_gives_back_what_nobody_queued_behind() {
+fn a_cancelled_reservation_refunds_what_no_later_one_queued_behind() {
     let (limiter, _) = limiter();
     let limit = limit(Limit::per_second(1));
     assert!(limiter.check_now(&limit, "key").is_allowed());
@@ -256,49 +259,50 @@ fn a_cancelled_reservation_gives_back_what_nobody_queued_behind() {
     assert_eq!(limiter.cancel_now(second).granted(), 1);
     let third = ready(limiter.reserve(&limit, "key", minute)).expect("buckets reserve");
     assert_eq!(third.start_after(), Duration::from_secs(2));
-    assert_eq!(ready(limiter.cancel(third)).expect("memory answers").granted(), 1);
+    assert_eq!(ready(limiter.cancel(third)).expect("the memory store never fails").granted(), 1);
     let never = limiter.reserve_now(&limit, "key", Duration::ZERO).expect("buckets reserve");
     assert!(!never.is_allowed());
-    assert!(limiter.cancel_now(never).is_denied(), "there is nothing to give back");
+    assert!(limiter.cancel_now(never).is_denied(), "there is nothing to refund");
 }
 
 #[test]
-fn what_an_algorithm_cannot_do_is_an_error_that_says_so() {
+fn an_unsupported_action_is_an_error_with_a_reason() {
     let (limiter, _) = limiter();
     let window = limit(Limit::per_second(1).fixed_window());
-    let error = limiter.reserve_now(&window, "key", Duration::from_secs(1)).expect_err("windows cannot");
+    let error =
+        limiter.reserve_now(&window, "key", Duration::from_secs(1)).expect_err("windows cannot reserve");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
-    assert!(error.to_string().contains("`tried`") && error.to_string().contains("retry_after"), "{error}");
+    assert!(error.to_string().contains("`limit`") && error.to_string().contains("retry_after"), "{error}");
     assert!(limiter.acquire_now(&window, "key").expect_err("no leases").to_string().contains("concurrency"));
-    let flight = Limit::concurrent(1).build("flight").expect("valid");
-    assert!(limiter.refund_now(&flight, "key", 1).expect_err("no refunds").to_string().contains("release"));
-    let much = ready(limiter.debit(&window, "key", u32::MAX)).expect_err("too much");
-    assert!(much.to_string().contains("use at most 1000000000"), "{much}");
+    let jobs = Limit::concurrent(1).build("jobs").expect("valid");
+    assert!(limiter.refund_now(&jobs, "key", 1).expect_err("no refunds").to_string().contains("release"));
+    let error = ready(limiter.debit(&window, "key", u32::MAX)).expect_err("too large");
+    assert!(error.to_string().contains("use at most 1000000000"), "{error}");
 }
 
 #[test]
 fn leases_are_held_renewed_and_released() {
     let (limiter, clock) = limiter();
-    let flight = limit(Limit::concurrent(1).lease(Duration::from_secs(10)));
-    let lease = limiter.acquire_now(&flight, "key").expect("leases");
+    let jobs = limit(Limit::concurrent(1).lease(Duration::from_secs(10)));
+    let lease = limiter.acquire_now(&jobs, "key").expect("a concurrency limit");
     assert!(lease.is_held());
-    assert!(!limiter.acquire_now(&flight, "key").expect("leases").is_held());
+    assert!(!limiter.acquire_now(&jobs, "key").expect("a concurrency limit").is_held());
     clock.advance(Duration::from_secs(9));
     assert!(limiter.renew_now(&lease).is_allowed());
     clock.advance(Duration::from_secs(9));
-    assert!(!ready(limiter.acquire(&flight, "key")).expect("leases").is_held());
+    assert!(!ready(limiter.acquire(&jobs, "key")).expect("a concurrency limit").is_held());
     limiter.release_now(lease);
-    let next = ready(limiter.acquire(&flight, "key")).expect("leases");
+    let next = ready(limiter.acquire(&jobs, "key")).expect("a concurrency limit");
     assert!(next.is_held());
-    assert!(ready(limiter.renew(&next)).expect("memory answers").is_allowed());
-    ready(limiter.release(next)).expect("memory answers");
-    assert_eq!(limiter.peek_now(&flight, "key").remaining(), 1);
+    assert!(ready(limiter.renew(&next)).expect("the memory store never fails").is_allowed());
+    ready(limiter.release(next)).expect("the memory store never fails");
+    assert_eq!(limiter.peek_now(&jobs, "key").remaining(), 1);
 }
 
 #[test]
 fn an_observer_sees_every_decision_and_no_key() {
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let log = Arc::clone(&seen);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let log = Arc::clone(&events);
     let observer = Arc::new(move |event: Event<'_>| {
         log.lock().expect("no panic").push(format!("{event:?}"));
     });
@@ -308,10 +312,10 @@ fn an_observer_sees_every_decision_and_no_key() {
     let _ = limiter.check_now(&api, "secret");
     let _ = limiter.check_all_now([api.charge("secret"), daily.charge("secret")]);
     let _ = limiter.reserve_now(&daily, "secret", Duration::ZERO);
-    let seen = seen.lock().expect("no panic");
-    assert_eq!(seen.len(), 4);
-    assert!(seen.iter().all(|event| event.contains("Decided") && !event.contains("secret")));
-    assert!(seen[1].contains("Denied") && seen[2].contains("daily"));
+    let events = events.lock().expect("no panic");
+    assert_eq!(events.len(), 4);
+    assert!(events.iter().all(|event| event.contains("Decided") && !event.contains("secret")));
+    assert!(events[1].contains("Denied") && events[2].contains("daily"));
 }
 
 #[test]
@@ -322,35 +326,35 @@ fn a_store_chosen_at_run_time_is_a_store() {
     let api = limit(Limit::per_hour(2));
     let spawned = Arc::clone(&limiter);
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-    let passed = runtime.block_on(async move {
+    let allowed = runtime.block_on(async move {
         let task = tokio::spawn(async move {
             let charges: [Charge<'_>; 2] = [api.charge("a"), api.charge("b").with_cost(2)];
-            let all = spawned.check_all(charges).await.expect("memory answers").is_allowed();
-            let one = spawned.check(&api, "b").await.expect("memory answers").is_allowed();
+            let all = spawned.check_all(charges).await.expect("the memory store never fails").is_allowed();
+            let one = spawned.check(&api, "b").await.expect("the memory store never fails").is_allowed();
             (all, one)
         });
         task.await.expect("no panic")
     });
-    assert_eq!(passed, (true, false));
+    assert_eq!(allowed, (true, false));
 }
 
-/// Counts how often it is woken.
+/// Counts its wake-ups.
 #[derive(Default)]
-struct Woken(std::sync::atomic::AtomicUsize);
+struct CountingWaker(std::sync::atomic::AtomicUsize);
 
-impl std::task::Wake for Woken {
+impl std::task::Wake for CountingWaker {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
 }
 
-/// A runtime polls only whom it was asked to wake.
+/// A runtime polls only tasks that were woken.
 #[test]
-fn whoever_leaves_the_line_wakes_the_next() {
+fn a_caller_that_leaves_the_queue_wakes_the_next() {
     let (limiter, _) = limiter();
     let limit = limit(Limit::per_second(1).fixed_window());
     assert!(limiter.check_now(&limit, "key").is_allowed());
-    let woken = Arc::new(Woken::default());
+    let woken = Arc::new(CountingWaker::default());
     let mut second = pin!(limiter.until_ready(&limit, "key", Duration::from_secs(60)));
     {
         let mut first = pin!(limiter.until_ready(&limit, "key", Duration::from_secs(60)));
@@ -359,17 +363,17 @@ fn whoever_leaves_the_line_wakes_the_next() {
         assert!(second.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         assert_eq!(woken.0.load(std::sync::atomic::Ordering::Relaxed), 0);
     }
-    assert_eq!(woken.0.load(std::sync::atomic::Ordering::Relaxed), 1, "it is the first now");
+    assert_eq!(woken.0.load(std::sync::atomic::Ordering::Relaxed), 1, "it is first in the queue now");
 }
 
 #[test]
-fn patience_that_lasts_exactly_as_long_as_the_wait_is_enough() {
+fn a_maximum_wait_that_is_exactly_long_enough_suffices() {
     let (limiter, clock) = limiter();
     let limit = limit(Limit::per_second(1).fixed_window().anchored());
     assert!(limiter.check_now(&limit, "key").is_allowed());
-    // With so much jitter that it would be late nearly always, if jitter could use up more than the patience.
-    let patience = Wait::up_to(Duration::from_secs(1)).with_jitter(Duration::from_secs(3_600));
-    let mut caller = pin!(limiter.until_ready(&limit, "key", patience));
+    // With this much jitter the caller would nearly always be late, if jitter could exceed the maximum wait.
+    let wait = Wait::up_to(Duration::from_secs(1)).with_jitter(Duration::from_secs(3_600));
+    let mut caller = pin!(limiter.until_ready(&limit, "key", wait));
     assert!(poll(caller.as_mut()).is_pending());
     clock.advance(Duration::from_secs(1));
     assert!(is_allowed(&poll(caller.as_mut())));
@@ -378,23 +382,26 @@ fn patience_that_lasts_exactly_as_long_as_the_wait_is_enough() {
 #[test]
 fn a_permit_is_released_when_it_is_dropped() {
     let (limiter, clock) = limiter();
-    let (limiter, flight) = (Arc::new(limiter), limit(Limit::concurrent(1).lease(Duration::from_secs(60))));
+    let (limiter, jobs) = (Arc::new(limiter), limit(Limit::concurrent(1).lease(Duration::from_secs(60))));
     for _ in 0..3 {
-        let permit = ready(limiter.permit(&flight, "key")).expect("it has leases");
+        let permit = ready(limiter.permit(&jobs, "key")).expect("a concurrency limit");
         assert!(permit.is_held());
-        let second = limiter.permit_now(&flight, "key").expect("it has leases");
+        let second = limiter.permit_now(&jobs, "key").expect("a concurrency limit");
         assert!(!second.is_held() && second.decision().is_denied());
         drop(second);
         assert_eq!(
-            limiter.peek_now(&flight, "key").remaining(),
+            limiter.peek_now(&jobs, "key").remaining(),
             0,
             "a permit that is not held releases nothing"
         );
     }
-    limiter.permit_now(&flight, "key").expect("it has leases").forget();
-    assert!(!limiter.permit_now(&flight, "key").expect("it has leases").is_held(), "kept until it expires");
+    limiter.permit_now(&jobs, "key").expect("a concurrency limit").forget();
+    assert!(
+        !limiter.permit_now(&jobs, "key").expect("a concurrency limit").is_held(),
+        "kept until it expires"
+    );
     clock.advance(Duration::from_secs(60));
-    assert!(limiter.permit_now(&flight, "key").expect("it has leases").is_held());
+    assert!(limiter.permit_now(&jobs, "key").expect("a concurrency limit").is_held());
     let error = limiter.permit_now(&Limit::per_second(1).build("api").expect("valid"), "key");
     assert_eq!(error.expect_err("no leases").kind(), ErrorKind::Unsupported);
 }
@@ -404,31 +411,28 @@ fn a_permit_is_released_when_it_is_dropped() {
 async fn a_renewed_permit_outlives_its_lease_and_notices_when_it_is_lost() {
     let clock = ManualClock::default();
     let limiter = Arc::new(Limiter::with_clock(MemoryStore::new(), clock.clone()));
-    let flight = limit(Limit::concurrent(1).lease(Duration::from_secs(60)));
-    let permit = limiter.renewed_permit(&flight, "key").await.expect("it has leases");
+    let jobs = limit(Limit::concurrent(1).lease(Duration::from_secs(60)));
+    let permit = limiter.renewed_permit(&jobs, "key").await.expect("a concurrency limit");
     for _ in 0..30 {
-        // As often as a task needs to run: it renews, and goes back to sleep.
+        // Lets the renewing task run until it sleeps again.
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
         clock.advance(Duration::from_secs(20));
     }
     assert!(permit.is_held(), "renewed for ten minutes");
-    assert!(!limiter.permit_now(&flight, "key").expect("it has leases").is_held());
+    assert!(!limiter.permit_now(&jobs, "key").expect("a concurrency limit").is_held());
     for _ in 0..10 {
         tokio::task::yield_now().await;
     }
-    // Longer than the lease without a renewal.
-    limiter.reset_now(&flight, "key");
+    // The reset removes the lease, so the next renewal fails.
+    limiter.reset_now(&jobs, "key");
     clock.advance(Duration::from_secs(20));
     while !permit.is_lost() {
         tokio::task::yield_now().await;
     }
     assert!(!permit.is_held());
-    let other = limiter.permit_now(&flight, "key").expect("it has leases");
+    let other = limiter.permit_now(&jobs, "key").expect("a concurrency limit");
     drop(permit);
-    assert!(
-        other.is_held() && limiter.peek_now(&flight, "key").is_denied(),
-        "a lost permit releases nothing"
-    );
+    assert!(other.is_held() && limiter.peek_now(&jobs, "key").is_denied(), "a lost permit releases nothing");
 }

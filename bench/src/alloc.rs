@@ -1,7 +1,7 @@
-//! The system allocator, counting live bytes while asked to.
+//! The system allocator, with a counter of live bytes.
 //!
-//! It counts only inside [`bytes_kept`]: a shared counter written on every allocation
-//! would slow down the subjects that allocate while they are being timed.
+//! It counts only inside [`bytes_kept`]: a shared counter that every allocation writes would slow down the timed
+//! subjects that allocate.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
@@ -10,18 +10,18 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 static ALLOCATOR: Counting = Counting;
 
 static COUNTING: AtomicBool = AtomicBool::new(false);
-/// Signed, as memory from before the count began may be freed during it.
+/// Signed, as memory that was allocated before may be freed while counting.
 static LIVE: AtomicI64 = AtomicI64::new(0);
 
 struct Counting;
 
-/// Runs `work`; returns what it made, and by how many bytes the live heap grew meanwhile.
+/// Runs `work`. Returns its result, and the growth of the live heap in bytes.
 pub fn bytes_kept<T>(work: impl FnOnce() -> T) -> (T, i64) {
     LIVE.store(0, Relaxed);
     COUNTING.store(true, Relaxed);
-    let made = work();
+    let result = work();
     COUNTING.store(false, Relaxed);
-    (made, LIVE.load(Relaxed))
+    (result, LIVE.load(Relaxed))
 }
 
 fn grew(size: usize) {
@@ -36,9 +36,8 @@ fn shrank(size: usize) {
     }
 }
 
-// SAFETY: every call is handed to `System` unchanged, and so is its answer; counting
-// neither allocates nor panics.
-#[expect(unsafe_code, reason = "a global allocator cannot be had without")]
+// SAFETY: every call is forwarded to `System` unchanged, and so is its result; counting neither allocates nor panics.
+#[expect(unsafe_code, reason = "a global allocator needs it")]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         grew(layout.size());
@@ -54,7 +53,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         shrank(layout.size());
-        // SAFETY: as above; the pointer came from `System`, as all of ours do.
+        // SAFETY: as above; the pointer came from `System`.
         unsafe { System.dealloc(pointer, layout) }
     }
 
@@ -70,10 +69,10 @@ unsafe impl GlobalAlloc for Counting {
 mod tests {
     use super::*;
 
-    // One test, as the counter is the process's: a second one would be counted along.
+    // One test, as the counter is global: a second test would be counted as well.
     #[test]
-    fn counts_what_is_kept_and_not_what_is_dropped() {
-        // Much more than other tests allocate meanwhile. Zeros that nobody writes to take no memory.
+    fn counts_live_bytes_and_not_freed_ones() {
+        // Much more than other tests allocate meanwhile. Zeroed pages that are never written take no memory.
         const KEPT: usize = 1 << 30;
         let (kept, bytes) = bytes_kept(|| {
             drop(std::hint::black_box(vec![0_u8; 2 * KEPT]));

@@ -1,32 +1,32 @@
-//! Whether a thread had a processor to itself, and how long it ran.
+//! Scheduler statistics: whether a thread had a processor to itself, and how long it ran.
 //!
-//! Two threads that take turns on one processor do not contend: locks and shared words
-//! look twice as slow as alone, however bad they are. A lap like that must not count.
+//! Two threads that take turns on one processor do not contend: any lock or shared word looks twice as slow as on one
+//! thread, however bad it is. Such a lap must not count.
 
 use std::fs;
 use std::time::Duration;
 
-/// How long this thread has so far been ready to run but had to wait for a processor.
+/// Returns how long this thread has been runnable but waiting for a processor so far.
 ///
-/// Zero where the system does not tell (it is Linux's `schedstat`).
+/// Zero on systems without Linux's `schedstat`.
 pub fn waited() -> Duration {
     schedstat("thread-self", 1)
 }
 
-/// The same of the first thread of another process.
+/// Returns the same for the first thread of another process.
 pub fn waited_by(process: u32) -> Duration {
     schedstat(&process.to_string(), 1)
 }
 
-/// How long all threads of this process together have so far been running.
+/// Returns the CPU time of all threads of this process so far.
 ///
-/// To the nanosecond, where the process's own count comes in ticks of 10 ms.
+/// In nanoseconds; the CPU time of the process itself has a resolution of 10 ms.
 pub fn ran() -> Duration {
     let Ok(threads) = fs::read_dir("/proc/self/task") else { return Duration::ZERO };
     threads.flatten().map(|thread| schedstat(&format!("self/task/{}", thread.file_name().display()), 0)).sum()
 }
 
-/// A field of a thread's `schedstat`: 0 is its time on a processor, 1 its time waiting for one.
+/// Returns a field of a thread's `schedstat`: 0 is its time on a processor, 1 its time waiting for one.
 fn schedstat(thread: &str, field: usize) -> Duration {
     let read = || {
         let line = fs::read_to_string(format!("/proc/{thread}/schedstat")).ok()?;

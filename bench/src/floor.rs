@@ -1,8 +1,7 @@
-//! The floor: what no exact limiter in shared memory can do without.
+//! The floor: the least work of any exact limiter in shared memory.
 //!
-//! One clock read, one look-up in a map that nobody writes to, one compare-and-set.
-//! It decides nothing and could never take a new key; a limiter's cost is told as a
-//! multiple of it.
+//! One clock read, one look-up in a read-only map, one compare-and-set. It decides nothing and cannot add keys. The
+//! cost of a limiter is reported as a multiple of it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +16,7 @@ use crate::subject::{Subject, Traffic};
 const SPENT: u64 = u64::MAX;
 
 pub fn direct(traffic: Traffic) -> Box<dyn Subject> {
-    Box::new(Direct { clock: Ticker::new(), word: Apart(fresh(traffic)) })
+    Box::new(Direct { clock: Ticker::new(), word: Padded(fresh(traffic)) })
 }
 
 pub fn keyed(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
@@ -29,7 +28,7 @@ pub fn keyed(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
 
 struct Direct {
     clock: Ticker,
-    word: Apart,
+    word: Padded,
 }
 
 impl Subject for Direct {
@@ -45,21 +44,20 @@ struct Keyed {
 
 impl Subject for Keyed {
     fn check(&self, key: &str) -> bool {
-        // The clock last: reading it holds up the instructions behind it, and so would
-        // stand between one look-up and the next.
+        // The clock last: reading it stalls the instructions that follow, and would separate one look-up from the next.
         let word = self.words.get(key);
         let now = self.clock.nanoseconds();
         word.is_some_and(|word| stamp(word, now))
     }
 }
 
-/// Nanoseconds since it was made.
+/// A clock in nanoseconds since its creation.
 struct Ticker {
     clock: Clock,
     start: u64,
 }
 
-#[expect(clippy::disallowed_methods, reason = "the price of the clock itself is measured")]
+#[expect(clippy::disallowed_methods, reason = "the cost of the clock itself is measured")]
 impl Ticker {
     fn new() -> Self {
         let clock = Clock::new();
@@ -72,10 +70,10 @@ impl Ticker {
     }
 }
 
-/// On cache lines of its own: other threads' writes must not slow down reading the clock's
-/// calibration. Two lines, as the processor fetches them in pairs.
+/// On its own cache lines: writes of other threads must not slow down reading the clock's calibration. Two lines, as
+/// the processor fetches them in pairs.
 #[repr(align(128))]
-struct Apart(AtomicU64);
+struct Padded(AtomicU64);
 
 fn fresh(traffic: Traffic) -> AtomicU64 {
     AtomicU64::new(match traffic {

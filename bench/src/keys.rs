@@ -1,22 +1,21 @@
 //! The keys of a workload, and the order in which they arrive on each thread.
 //!
-//! Keys lie in memory in the order of their arrival. In a service a key has just been read
-//! from a request, so its bytes are in the cache; fetching them from all over the heap would
-//! add two cache misses to every check that are none of the limiter's, and whose cost
-//! depends on whether a limiter happens to read the clock before or after it reads the key.
+//! Keys are in memory in the order of their arrival. In a service a key has just been read from a request, so its bytes
+//! are in the cache. Keys scattered over the heap would add two cache misses to every check that a limiter does not
+//! cause, and whose cost depends on whether it reads the clock before or after the key.
 
 const NAME_LENGTH: usize = "user-0000000".len();
 
-/// The name of the `index`th key: the same for whoever asks.
+/// Returns the name of the `index`th key.
 ///
-/// Without a colon, which not every limiter takes in a key.
+/// Without a colon, which some limiters do not accept in a key.
 pub fn name(index: usize) -> String {
     let name = format!("user-{index:07}");
-    assert_eq!(name.len(), NAME_LENGTH, "{name} is too long a name");
+    assert_eq!(name.len(), NAME_LENGTH, "{name} is too long");
     name
 }
 
-/// Key names made beforehand, in one shuffled order per thread.
+/// Precomputed key names, in one shuffled order per thread.
 pub struct Keys {
     ordered: Names,
     arrivals: Vec<Names>,
@@ -32,15 +31,14 @@ impl Keys {
         }
     }
 
-    /// Every name once, in the order of their indices.
+    /// Returns every name once, in the order of the indices.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         (0..self.ordered.count()).map(|index| self.ordered.get(index))
     }
 
-    /// What arrives on `thread` from its `start`th key on.
+    /// Returns the arrivals on `thread` from its `start`th key on.
     ///
-    /// Laps start where others left off; otherwise they would all visit the same few
-    /// keys of a large set.
+    /// A lap starts where the previous one ended; otherwise all laps would visit the same few keys of a large set.
     pub fn walk(&self, thread: usize, start: usize) -> Walk<'_> {
         let names = &self.arrivals[thread];
         let count = names.count();
@@ -48,7 +46,7 @@ impl Keys {
     }
 }
 
-/// Names of one length, one after the other.
+/// Concatenated names of equal length.
 struct Names(String);
 
 impl Names {
@@ -82,18 +80,18 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// 0 to `count`, shuffled: the same way in every run, differently for every seed.
+/// Returns 0 to `count` in an order that depends on the seed only.
 fn shuffled(count: usize, seed: u64) -> Vec<usize> {
     let mut order: Vec<usize> = (0..count).collect();
     let mut state = seed;
     for last in (1..order.len()).rev() {
         let other = split_mix(&mut state) % (last as u64 + 1);
-        order.swap(last, usize::try_from(other).expect("not above last"));
+        order.swap(last, usize::try_from(other).expect("at most last"));
     }
     order
 }
 
-/// The `SplitMix64` generator: enough for a shuffle, and no dependency.
+/// The `SplitMix64` generator: good enough for a shuffle, without a dependency.
 fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut mixed = *state;

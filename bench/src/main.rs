@@ -1,38 +1,34 @@
-//! Tollgate side by side with other limiters, in one run.
+//! Benchmarks of Tollgate beside other rate limiters, in one run.
 //!
-//! Figures from two runs, let alone two machines, say little about each other;
-//! the ratios at the end of one run are what counts.
+//! Figures of two runs, or of two machines, are not comparable. The ratios at the end of one run are the results.
 //!
 //! # Layout
 //!
-//! Of all subcommands:
+//! For all subcommands:
 //!
-//! - `report`: the table and the claim lines
-//! - `keys`: the keys that subjects are asked about
-//! - `crowding`: whether other programs were in the way
-//! - `measure`: threads, rounds, and which of them count
+//! - `report`: tables and claim lines
+//! - `keys`: the keys of a workload
+//! - `crowding`: whether other programs disturbed a measurement
+//! - `measure`: threads, rounds, and which round counts
+//! - `columns`: subjects in this process, side by side in columns of a table
 //!
-//! Of `memory`, the limiters that keep their state in this process:
+//! For `memory`, limiters with their state in this process:
 //!
-//! - `memory`: which subjects, which workloads, which claims
+//! - `memory`: subjects, workloads and claims
 //! - `subject`: what is measured
 //! - `tollgate`, `floor`, `peers`: the subjects
-//! - `alloc`: counts live bytes, for the memory a key takes
+//! - `alloc`: counts live bytes, for the memory per key
 //!
-//! Of `redis`, the limiters that keep their state in Redis: `redis`, with a layout of its own.
+//! Each of the others has its own layout:
 //!
-//! Of `resilience`, Tollgate's wrappers around stores, by the means of the other two: `resilience`, with a
-//! layout of its own.
-//!
-//! Of `cassandra`, Tollgate's store on Cassandra: `cassandra`, with a layout of its own.
-//!
-//! Of `sync`, decisions that are made here and exchanged: `sync`, with a layout of its own.
-//!
-//! Of `sync-sim`, nodes that decide by themselves and exchange, on virtual time: `sync_sim`, with a layout of
-//! its own.
+//! - `redis`: limiters with their state in Redis
+//! - `resilience`: Tollgate's wrappers around stores
+//! - `cassandra`: Tollgate's store on Cassandra
+//! - `sync`: local decisions that are synchronized with a central store
 
 mod alloc;
 mod cassandra;
+mod columns;
 mod crowding;
 mod floor;
 mod keys;
@@ -45,10 +41,8 @@ mod report;
 mod resilience;
 mod subject;
 mod sync;
-mod sync_sim;
 mod tollgate;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -60,26 +54,22 @@ usage: tollgate-bench memory [--rounds N] [--quick]
        tollgate-bench resilience [--rounds N] [--quick]
        tollgate-bench cassandra [--rounds N] [--quick] [URL]
        tollgate-bench sync [--rounds N] [--quick] [--cassandra]
-       tollgate-bench sync-sim [--quick] [--out DIR]
 
-  memory        compare the limiters that keep their state in this process
-  redis         compare the limiters that keep their state in Redis
-  resilience    compare stores with and without what is wrapped around them, on Redis servers
-                that are started for the run, and killed
-  cassandra     compare the store on Cassandra with the transactions that it cannot do without, and
-                with itself in several processes; on a node that is started for the run, or on
-                the one at URL, cassandra://HOST:PORT, which should have nothing else to do;
-                its keyspace `tollgate_bench` is made anew and removed at the end
-  sync          compare local decisions with the memory store, with a peer's and with checks on Redis;
-                what exchanges cost, and how near a fleet under overload stays to its limit
-  sync-sim      simulate nodes that decide by themselves and exchange with a centre every so often:
-                how far they go beyond the limit, and how much of it they use
-  --rounds N    rounds per workload (7; 3 with --quick)
-  --quick       a short run, to see that everything works; its figures are rough
-  --server URL  not a redis-server started for the run, but this one, which should have nothing
-                else to do; all keys contain `tollgate-bench-` and are removed at the end
-  --cassandra   exchange with a Cassandra node as well, which is started for the run
-  --out DIR     where the pictures go (target/sync-sim)";
+  memory        compares limiters with their state in this process
+  redis         compares limiters with their state in Redis
+  resilience    compares stores with and without wrappers, on Redis servers that are started for
+                the run, and killed
+  cassandra     compares the store on Cassandra with bare transactions, and with itself in several
+                processes; on a node that is started for the run, or on the node at URL,
+                cassandra://HOST:PORT, which should be idle; the keyspace `tollgate_bench` is
+                created anew, and dropped at the end
+  sync          compares local decisions with the memory store, with a peer and with checks on
+                Redis; measures sync rounds, and the overshoot of ten nodes under overload
+  --rounds N    rounds per workload; default: 7, and 3 with --quick
+  --quick       a short run to see that everything works; its figures are imprecise
+  --server URL  uses the Redis server at URL, which should be idle, instead of starting one; all keys
+                contain `tollgate-bench-` and are removed at the end
+  --cassandra   also measures sync rounds with a Cassandra node, which is started for the run";
 
 enum Command {
     Memory(Plan),
@@ -87,7 +77,6 @@ enum Command {
     Resilience(Plan),
     Sync { plan: Plan, cassandra: bool },
     Cassandra(Plan, Option<String>),
-    SyncSim { quick: bool, out: PathBuf },
     Contender { url: String, key: String, cold: bool, span: Duration },
 }
 
@@ -102,7 +91,6 @@ fn main() -> ExitCode {
         Command::Resilience(plan) => resilience::run(plan),
         Command::Sync { plan, cassandra } => sync::run(plan, cassandra),
         Command::Cassandra(plan, server) => cassandra::run(plan, server),
-        Command::SyncSim { quick, out } => sync_sim::run(quick, &out),
         Command::Contender { url, key, cold, span } => cassandra::contention::contend(&url, &key, cold, span),
     };
     match done {
@@ -114,7 +102,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What the arguments ask for, or `None` if they make no sense.
+/// Parses the arguments. `None` if they are invalid.
 fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
     let subcommand = arguments.next()?;
     if subcommand == cassandra::contention::SUBCOMMAND {
@@ -123,14 +111,12 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
         let span = Duration::from_millis(arguments.next()?.parse().ok()?);
         return Some(Command::Contender { url, key, cold, span });
     }
-    let (mut rounds, mut quick, mut cassandra, mut server, mut out) = (None, false, false, None, None);
-    let simulated = subcommand == "sync-sim";
+    let (mut rounds, mut quick, mut cassandra, mut server) = (None, false, false, None);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
-            "--rounds" if !simulated => rounds = Some(arguments.next()?.parse().ok().filter(|&n| n > 0)?),
+            "--rounds" => rounds = Some(arguments.next()?.parse().ok().filter(|&n| n > 0)?),
             "--quick" => quick = true,
             "--cassandra" if subcommand == "sync" => cassandra = true,
-            "--out" if simulated => out = Some(arguments.next()?),
             "--server" if subcommand == "redis" => server = Some(arguments.next()?),
             url if subcommand == "cassandra" && url.starts_with("cassandra://") => server = Some(argument),
             _ => return None,
@@ -143,9 +129,6 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
         "resilience" => Some(Command::Resilience(plan)),
         "sync" => Some(Command::Sync { plan, cassandra }),
         "cassandra" => Some(Command::Cassandra(plan, server)),
-        "sync-sim" => {
-            Some(Command::SyncSim { quick, out: out.unwrap_or_else(|| "target/sync-sim".to_owned()).into() })
-        }
         _ => None,
     }
 }

@@ -1,10 +1,9 @@
 //! Threads, rounds, and which round counts.
 //!
-//! Subjects take turns, round after round, so that a slow moment of the machine meets
-//! all of them. On one thread the best round counts: whatever disturbs can only cost time.
-//! On several it is the middle one: a disturbance can also keep threads out of each other's
-//! way, and a virtual machine's processors may for a moment be two halves of one core, where
-//! a contended word costs a third.
+//! Subjects take turns, round after round, so that a slow moment of the machine affects all of them. On one thread the
+//! best round counts: disturbances can only cost time. On several threads the median counts: a disturbance can also
+//! reduce contention, and the processors of a virtual machine may for a moment share a core, where a contended word
+//! costs a third.
 
 use std::fmt;
 use std::sync::Barrier;
@@ -19,30 +18,30 @@ use crate::subject::{Subject, Traffic};
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub rounds: u32,
-    /// To see that everything works; the figures are rough.
+    /// A short run to see that everything works; its figures are imprecise.
     pub quick: bool,
 }
 
 impl Plan {
-    /// About how long one subject is measured in one round, in this process.
+    /// Returns the approximate time of one subject in one round, in this process.
     fn lap(self) -> Duration {
         Duration::from_millis(if self.quick { 20 } else { 100 })
     }
 }
 
-/// A subject with too few undisturbed rounds gets more, up to so many times the plan.
-const MOST_ROUNDS: u32 = 4;
+/// A subject with too few undisturbed rounds gets more, up to this multiple of the planned ones.
+const MAX_ROUNDS: u32 = 4;
 
 /// The round that counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Timing {
     /// Per check and thread.
     pub nanoseconds: f64,
-    /// No round was without other programs in the way: the figure may be wrong either way.
+    /// Other programs disturbed all rounds: the figure may be too high or too low.
     pub crowded: bool,
 }
 
-/// The workload was not what its name says, so that its time says nothing.
+/// The decisions differ from what the workload requires, so that their time is meaningless.
 #[derive(Clone, Copy, Debug)]
 pub struct WrongTraffic {
     wanted: Traffic,
@@ -53,31 +52,30 @@ pub struct WrongTraffic {
 impl fmt::Display for WrongTraffic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { wanted, admitted, checks } = self;
-        write!(f, "{admitted} of {checks} checks were admitted, all should have been {wanted:?}")
+        write!(f, "{admitted} of {checks} checks were admitted; expected: all {wanted:?}")
     }
 }
 
-/// Brings a new subject into the state that the workload starts from.
+/// Brings a new subject into the initial state of the workload.
 pub fn prepare(subject: &dyn Subject, traffic: Traffic, keys: &Keys) -> Result<(), WrongTraffic> {
     let (mut admitted, mut checks) = (0, 0);
     for key in keys.names() {
         match traffic {
-            // Every key exists, so that a check under the clock never creates one.
+            // Every key exists, so that no timed check creates one.
             Traffic::Admitted => {
                 checks += 1;
                 admitted += u32::from(subject.check(key));
             }
-            // The allowance is spent. It is one, but some limiters grant one more; whether
-            // it stays spent is seen under the clock.
+            // The quota of one is consumed. Some limiters grant one more. The timed checks verify that all are denied.
             Traffic::Denied => {
-                let _spent = (0..4).any(|_| !subject.check(key));
+                let _consumed = (0..4).any(|_| !subject.check(key));
             }
         }
     }
     verify(traffic, admitted, checks)
 }
 
-/// Times all subjects side by side, each in rounds that go over its instances in turn.
+/// Times all subjects side by side. The rounds of a subject use its instances in turn.
 pub fn race(
     plan: Plan,
     subjects: &[&[Box<dyn Subject>]],
@@ -90,10 +88,10 @@ pub fn race(
         .map(|&instances| Track::calibrated(instances, traffic, keys, threads, plan.lap()))
         .collect();
     let enough = plan.rounds.div_ceil(2) as usize;
-    for round in 0..MOST_ROUNDS * plan.rounds {
+    for round in 0..MAX_ROUNDS * plan.rounds {
         for track in &mut tracks {
             let Ok(running) = track else { continue };
-            if round >= plan.rounds && running.alone.len() >= enough {
+            if round >= plan.rounds && running.undisturbed.len() >= enough {
                 continue;
             }
             if let Err(wrong) = running.round(round as usize) {
@@ -112,22 +110,22 @@ struct Track<'a> {
     threads: usize,
     /// Per thread and lap.
     checks: u32,
-    /// How far each thread has walked.
+    /// The number of keys that each thread has visited.
     walked: usize,
     /// Nanoseconds per check of the rounds in which each thread had a processor to itself.
-    alone: Vec<f64>,
-    /// The same of the other rounds.
+    undisturbed: Vec<f64>,
+    /// The same for the other rounds.
     crowded: Vec<f64>,
 }
 
-/// What all threads together did.
+/// One round of all threads.
 struct Lap {
     took: Duration,
     crowded: bool,
 }
 
 impl<'a> Track<'a> {
-    /// Finds how many checks fill a lap. That also warms the subject up.
+    /// Determines how many checks fill a lap. That also warms the subject up.
     fn calibrated(
         instances: &'a [Box<dyn Subject>],
         traffic: Traffic,
@@ -135,11 +133,12 @@ impl<'a> Track<'a> {
         threads: usize,
         lap: Duration,
     ) -> Result<Self, WrongTraffic> {
-        let (alone, crowded) = (Vec::new(), Vec::new());
-        let mut track = Self { instances, traffic, keys, threads, checks: 1_000, walked: 0, alone, crowded };
+        let (undisturbed, crowded) = (Vec::new(), Vec::new());
+        let mut track =
+            Self { instances, traffic, keys, threads, checks: 1_000, walked: 0, undisturbed, crowded };
         loop {
             let took = track.lap(0)?.took;
-            // A tenth of a lap is enough to tell the speed by.
+            // A tenth of a lap is enough to estimate the speed.
             if took >= lap / 10 {
                 let checks = u128::from(track.checks) * lap.as_nanos() / took.as_nanos();
                 track.checks = u32::try_from(checks).unwrap_or(u32::MAX);
@@ -152,14 +151,14 @@ impl<'a> Track<'a> {
     fn round(&mut self, round: usize) -> Result<(), WrongTraffic> {
         let lap = self.lap(round)?;
         let nanoseconds = lap.took.as_secs_f64() * 1e9 / f64::from(self.checks);
-        let rounds = if lap.crowded { &mut self.crowded } else { &mut self.alone };
+        let rounds = if lap.crowded { &mut self.crowded } else { &mut self.undisturbed };
         rounds.push(nanoseconds);
         Ok(())
     }
 
     fn timing(self) -> Timing {
-        let crowded = self.alone.is_empty();
-        let mut rounds = if crowded { self.crowded } else { self.alone };
+        let crowded = self.undisturbed.is_empty();
+        let mut rounds = if crowded { self.crowded } else { self.undisturbed };
         rounds.sort_unstable_by(f64::total_cmp);
         let counts = if self.threads == 1 { 0 } else { rounds.len() / 2 };
         Timing { nanoseconds: rounds[counts], crowded }
@@ -167,8 +166,8 @@ impl<'a> Track<'a> {
 
     /// Runs all threads once.
     ///
-    /// A lap lasts from the first start to the last end, so that no thread gains by running
-    /// while another one has not begun, or is done.
+    /// A lap lasts from the first start to the last end, so that no thread gains from running while another one has not
+    /// started, or has ended.
     #[expect(clippy::disallowed_methods, reason = "a stopwatch needs the machine's time")]
     fn lap(&mut self, round: usize) -> Result<Lap, WrongTraffic> {
         let start = Barrier::new(self.threads);
@@ -182,9 +181,9 @@ impl<'a> Track<'a> {
                     scope.spawn(move || {
                         let waited = crowding::waited();
                         start.wait();
-                        let began = Instant::now();
+                        let started = Instant::now();
                         let admitted = subject.lap(walk, checks);
-                        (began, Instant::now(), admitted, crowding::waited().saturating_sub(waited))
+                        (started, Instant::now(), admitted, crowding::waited().saturating_sub(waited))
                     })
                 })
                 .collect();
@@ -192,9 +191,9 @@ impl<'a> Track<'a> {
         });
         self.walked += checks as usize;
         let (mut first, mut last, _, mut longest_wait) = runs[0];
-        for (began, ended, admitted, waited) in runs {
+        for (started, ended, admitted, waited) in runs {
             verify(self.traffic, admitted, checks)?;
-            first = first.min(began);
+            first = first.min(started);
             last = last.max(ended);
             longest_wait = longest_wait.max(waited);
         }

@@ -1,4 +1,4 @@
-//! The `memory` subcommand: which subjects, which workloads, which claims.
+//! The `memory` subcommand: subjects, workloads and claims.
 
 use crate::alloc;
 use crate::floor;
@@ -16,7 +16,7 @@ const ASYNC: &str = "tollgate async";
 const WINDOW: &str = "tollgate window";
 const FLOOR: &str = "floor";
 
-/// Which form of a limiter a workload is for.
+/// The form of a limiter that a workload needs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Direct,
@@ -28,15 +28,16 @@ struct Workload {
     form: Form,
     traffic: Traffic,
     keys: usize,
-    /// The peers that have this form, each with the name its claim goes by.
+    /// The peers that have this form.
     peers: &'static [&'static str],
+    /// The name of the workload in claim lines.
     claimed_as: &'static str,
 }
 
 const KEYED_PEERS: &[&str] = &["governor", "limitador", "throttlecrab", "trypema"];
 
 const HOT: &str = "hot";
-/// The workload during whose preparation the bytes per key are counted.
+/// The workload whose preparation measures the bytes per key.
 const MILLION: &str = "1m";
 
 const WORKLOADS: [Workload; 6] = [
@@ -80,8 +81,7 @@ const WORKLOADS: [Workload; 6] = [
         peers: KEYED_PEERS,
         claimed_as: "denied",
     },
-    // A peer without keys is compared with our limiter without keys, under the name of
-    // the workload it stands in for.
+    // A peer without keys is compared with Tollgate's limiter without keys, under the name of the keyed workload.
     Workload {
         name: "denied-direct",
         form: Form::Direct,
@@ -92,8 +92,7 @@ const WORKLOADS: [Workload; 6] = [
     },
 ];
 
-/// Measures everything and prints it. Fails if one of our own subjects did not do what
-/// the workload asks.
+/// Measures everything and prints it. Fails if a Tollgate subject does not decide as the workload requires.
 pub fn run(plan: Plan) -> Result<(), String> {
     let contestants = contestants();
     let mut findings = Findings::default();
@@ -149,10 +148,10 @@ fn measure_workload(
     contestants: &[Contestant],
     findings: &mut Findings,
 ) -> Result<(), String> {
-    let most_threads = THREADS[THREADS.len() - 1];
-    let keys = Keys::new(workload.keys, most_threads);
+    let max_threads = THREADS[THREADS.len() - 1];
+    let keys = Keys::new(workload.keys, max_threads);
     eprintln!("{}: preparing", workload.name);
-    let mut ready = Vec::new();
+    let mut prepared = Vec::new();
     for contestant in contestants {
         let (instances, bytes) = alloc::bytes_kept(|| instances(plan, workload, contestant, &keys));
         let instances = match instances {
@@ -166,30 +165,30 @@ fn measure_workload(
             Some(Ok(instances)) => instances,
         };
         if workload.name == MILLION {
-            let per_key = bytes / i64::try_from(workload.keys).expect("few keys");
-            let value = f64::from(i32::try_from(per_key).expect("few bytes"));
+            let per_key = bytes / i64::try_from(workload.keys).expect("fits");
+            let value = f64::from(i32::try_from(per_key).expect("fits"));
             let figure = Finding::Figure { value, crowded: false };
             findings.record(contestant.name, BYTES_PER_KEY.to_owned(), figure);
         }
-        ready.push((contestant, instances));
+        prepared.push((contestant, instances));
     }
 
-    let subjects: Vec<&[Box<dyn Subject>]> = ready.iter().map(|(_, instances)| &instances[..]).collect();
+    let subjects: Vec<&[Box<dyn Subject>]> = prepared.iter().map(|(_, instances)| &instances[..]).collect();
     for threads in THREADS {
         let column = column(workload.name, threads);
         eprintln!("{column}: measuring");
         let timings = measure::race(plan, &subjects, workload.traffic, &keys, threads);
-        for ((contestant, _), result) in ready.iter().zip(timings) {
+        for ((contestant, _), result) in prepared.iter().zip(timings) {
             record(findings, contestant, column.clone(), result)?;
         }
     }
     Ok(())
 }
 
-/// The contestant, ready for the workload; `None` if it does not come in the form needed.
+/// Builds and prepares the instances of a contestant. `None` if it does not have the form that the workload needs.
 ///
-/// One instance per round where there is one key. Where that key happens to lie in memory
-/// moves the time of a check by a tenth, and this way every subject gets to be lucky once.
+/// With one key, one instance per round: the address of the key changes the time of a check by a tenth, and this way
+/// every subject gets a good one.
 fn instances(
     plan: Plan,
     workload: &Workload,
@@ -205,7 +204,8 @@ fn instances(
     };
     let count = if workload.keys == 1 { plan.rounds } else { 1 };
     let instances: Vec<_> = (0..count).map(|_| build()).collect::<Option<_>>()?;
-    let prepared = instances.iter().try_for_each(|it| measure::prepare(&**it, workload.traffic, keys));
+    let prepared =
+        instances.iter().try_for_each(|instance| measure::prepare(&**instance, workload.traffic, keys));
     Some(prepared.map(|()| instances))
 }
 

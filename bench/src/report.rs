@@ -1,21 +1,21 @@
-//! The table and the claim lines.
+//! Tables and claim lines.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What was found for one subject in one column.
+/// The result of one subject in one column.
 #[derive(Clone, Debug)]
 pub enum Finding {
     Figure {
         value: f64,
-        /// Other programs were in the way; see [`crate::crowding`].
+        /// Other programs disturbed the measurement; see [`crate::crowding`].
         crowded: bool,
     },
-    /// It has the form that the workload needs, but does not do what the workload asks.
+    /// The subject has the form that the workload needs, but does not decide as required. Contains the reason.
     Cannot(String),
 }
 
-/// Everything found so far, by subject and column.
+/// All results so far, by subject and column.
 #[derive(Default)]
 pub struct Findings(BTreeMap<(&'static str, String), Finding>);
 
@@ -47,9 +47,7 @@ impl Findings {
         }
     }
 
-    /// A line per subject, a column per workload, one figure per number of threads.
-    ///
-    /// A column is its heading and the names of the findings under it.
+    /// Prints a line per subject. A column consists of its heading and the names of the findings below it.
     pub fn print_table(&self, subjects: &[&'static str], columns: &[(&str, Vec<String>)]) {
         let mut lines = vec![vec![String::new()]];
         lines[0].extend(columns.iter().map(|(heading, _)| (*heading).to_owned()));
@@ -65,21 +63,21 @@ impl Findings {
         print_aligned(&lines);
     }
 
-    /// What follows the tables: what has to be said about them, and the claims.
+    /// Prints remarks about the tables, and the claim lines.
     pub fn conclude(&self, claims: &[Claim]) {
         self.print_remarks();
         if !cfg!(feature = "peers") && claims.iter().any(|claim| self.value(claim).is_none()) {
-            println!("(built without the feature `peers`: nobody to compare with)");
+            println!("(built without the feature `peers`: claims about peers are missing)");
         }
         println!();
         self.print_claims(claims);
     }
 
-    /// What has to be said about the figures in the tables.
+    /// Prints remarks about figures in the tables.
     fn print_remarks(&self) {
         let crowded = |finding: &Finding| matches!(finding, Finding::Figure { crowded: true, .. });
         if self.0.values().any(crowded) {
-            println!("~ other programs kept the processors busy: run this again on a quiet machine");
+            println!("~ other programs kept the processors busy: repeat the run on an idle machine");
         }
         for ((subject, column), finding) in &self.0 {
             if let Finding::Cannot(why) = finding {
@@ -88,7 +86,7 @@ impl Findings {
         }
     }
 
-    /// A line per claim, as far as both of its figures were found.
+    /// Prints a line per claim for which both figures exist.
     fn print_claims(&self, claims: &[Claim]) {
         for claim in claims {
             if let Some(value) = self.value(claim) {
@@ -105,13 +103,13 @@ impl Findings {
             Kind::Ratio => theirs / ours,
             Kind::Cost => ours / theirs,
             Kind::Added => ours - theirs,
-            Kind::Itself => ours,
+            Kind::Absolute => ours,
         })
     }
 }
 
-/// Lines of cells below each other; the first column to the left, the others to the right.
-pub fn print_aligned(lines: &[Vec<String>]) {
+/// Prints aligned cells: the first column to the left, the others to the right.
+fn print_aligned(lines: &[Vec<String>]) {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let wide = |column: usize| lines.iter().filter_map(move |line| line.get(column)?.chars().count().into());
     let widths: Vec<usize> = (0..columns).map(|column| wide(column).max().unwrap_or(0)).collect();
@@ -124,29 +122,29 @@ pub fn print_aligned(lines: &[Vec<String>]) {
     }
 }
 
-/// Which way a claim is to be read.
+/// How a claim compares two figures.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
-    /// Theirs by ours: higher is better.
+    /// Theirs divided by ours: higher is better.
     Ratio,
-    /// Ours by theirs: lower is better.
+    /// Ours divided by theirs: lower is better.
     Cost,
-    /// Ours less theirs, which ours contains: lower is better.
+    /// Ours minus theirs: lower is better.
     Added,
-    /// Ours as it is, with theirs only in the table beside it: lower is better.
-    Itself,
+    /// Ours alone: lower is better.
+    Absolute,
 }
 
 impl fmt::Display for Kind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Ratio => "ratio",
-            Self::Cost | Self::Added | Self::Itself => "cost",
+            Self::Cost | Self::Added | Self::Absolute => "cost",
         })
     }
 }
 
-/// A comparison of two findings, each named by subject and column.
+/// A comparison of two findings, each identified by subject and column.
 pub struct Claim {
     pub kind: Kind,
     pub name: String,

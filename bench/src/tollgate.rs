@@ -1,4 +1,4 @@
-//! Tollgate's own subjects.
+//! Subjects of Tollgate.
 
 use std::future::Future;
 use std::pin::pin;
@@ -10,19 +10,19 @@ use tollgate::{Limit, LimitBuilder, Limiter};
 
 use crate::subject::{Quota, Subject, Traffic};
 
-/// Tollgate's largest count is a billion; no run comes near it either.
-const MOST: u32 = 1_000_000_000;
+/// The largest count of a limit; no run reaches it.
+const MAX_COUNT: u32 = 1_000_000_000;
 
 fn limit(traffic: Traffic, algorithm: fn(LimitBuilder) -> LimitBuilder) -> Limit {
     let Quota { count, period } = traffic.quota();
-    algorithm(Limit::per(count.min(MOST), period)).build("bench").expect("a valid limit")
+    algorithm(Limit::per(count.min(MAX_COUNT), period)).build("bench").expect("a valid limit")
 }
 
 fn limiter(keys: usize) -> Limiter<MemoryStore> {
-    Limiter::new(MemoryStore::config().keys(keys).build())
+    Limiter::new(MemoryStore::config().max_keys(keys).build())
 }
 
-/// One unkeyed limiter.
+/// One limiter without keys.
 pub fn direct(traffic: Traffic) -> Box<dyn Subject> {
     Box::new(Direct(DirectLimiter::new(limit(traffic, |limit| limit))))
 }
@@ -32,9 +32,9 @@ pub fn keyed(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
     Box::new(Keyed { limiter: limiter(keys), limit: limit(traffic, |limit| limit) })
 }
 
-/// As [`keyed`], through the asynchronous call.
+/// The same as [`keyed`], through the asynchronous call.
 pub fn async_keyed(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
-    async_on(MemoryStore::config().keys(keys).build(), limit(traffic, |limit| limit))
+    async_on(MemoryStore::config().max_keys(keys).build(), limit(traffic, |limit| limit))
 }
 
 /// The asynchronous call on a store that never waits.
@@ -42,7 +42,7 @@ pub fn async_on<S: Store + 'static>(store: S, limit: Limit) -> Box<dyn Subject> 
     Box::new(Async { limiter: Limiter::new(store), limit })
 }
 
-/// As [`keyed`], with a sliding window instead of a bucket.
+/// The same as [`keyed`], with a sliding window instead of a bucket.
 pub fn window(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
     Box::new(Keyed { limiter: limiter(keys), limit: limit(traffic, LimitBuilder::sliding_window) })
 }
@@ -73,9 +73,9 @@ struct Async<S> {
 
 impl<S: Store> Subject for Async<S> {
     fn check(&self, key: &str) -> bool {
-        // The store never waits: the first poll has the answer, and no runtime is measured.
+        // The store never waits: the first poll is ready, and no runtime is measured.
         match pin!(self.limiter.check(&self.limit, key)).poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answer) => answer.expect("it answers").is_allowed(),
+            Poll::Ready(decision) => decision.expect("no error").is_allowed(),
             Poll::Pending => unreachable!("the store never waits"),
         }
     }

@@ -1,7 +1,7 @@
-//! What every Tollgate store must do, as named trials.
+//! Conformance test suite for Tollgate stores: what every rate limiter store must do, as named trials.
 //!
-//! Whoever writes a store runs this suite on it: implement [`Subject`], and make it the `main` of a test
-//! without libtest's harness.
+//! The author of a store or wrapper runs this suite on it: implement [`Subject`], and call [`run`] in the `main` of a
+//! test with `harness = false`.
 //!
 //! ```no_run
 //! use tollgate_conformance::{Subject, run};
@@ -21,7 +21,7 @@
 //!     type Store = MyStore;
 //!
 //!     async fn open(&self) -> MyStore {
-//!         MyStore // connected to a server, or empty
+//!         MyStore // connected to a server, or new
 //!     }
 //! }
 //!
@@ -30,25 +30,26 @@
 //! }
 //! ```
 //!
-//! A trial's name says what is tried and on which algorithm, such as `refund::sliding_log`. What a store cannot
-//! do is chosen by its [`Capability`](tollgate_core::store::Capability); such trials are listed as ignored, with the reason,
-//! and never skipped in silence. Every trial has a namespace of its own, so one server serves them all.
+//! The name of a trial is `behaviour::sample`: what is tested and on which limit, such as `refund::sliding_log`. The
+//! store's [`Capability`](tollgate_core::store::Capability) selects the trials. A trial that it rules out is listed as
+//! ignored, with the reason. Every trial uses a namespace of its own, so all of them can share one server.
 //!
 //! # Layout
 //!
-//! - [`Subject`], [`run`], [`trials`] (`suite`): how a store is put on trial.
-//! - `trials`: one file per behaviour. `replay` compares seeded random traces with core's pure function.
-//! - `samples`: the limits that are tried, at least one per algorithm.
-//! - `stand`: a store, a time and a namespace, driven by hand.
-//! - [`Pure`]: what the pure function says; [`Seed`]: traces that can be repeated. For a store's own replays too.
+//! - [`Subject`], [`run`], [`trials`], [`labelled`] (`suite`): runs the trials on a store.
+//! - `trials`: one file per behaviour. `replay` compares a store with core's pure function on seeded random traces.
+//! - `samples`: the limits that trials use, at least one per algorithm.
+//! - `fixture`: a store, a namespace and a time that a trial moves by hand.
+//! - [`Pure`]: core's pure function as a reference model; [`Seed`]: reproducible random numbers. Both also serve
+//!   replays in a store's own tests.
 
+mod fixture;
 mod pure;
 mod samples;
 mod seed;
-mod stand;
 mod suite;
 mod trials;
 
 pub use pure::Pure;
 pub use seed::Seed;
-pub use suite::{Subject, run, trials};
+pub use suite::{Subject, labelled, run, trials};

@@ -1,33 +1,34 @@
-//! What the pure function says.
+//! The reference: core's pure function over a map.
 
 use std::collections::BTreeMap;
 
-use tollgate_core::store::{State, settle, slots};
+use tollgate_core::store::{State, settle, state_indexes};
 use tollgate_core::{Charge, Time, Verdict};
 
-type Whom = (u64, Vec<u8>, Vec<u8>);
+/// A limit's id, a namespace and an entity.
+type StateKey = (u64, Vec<u8>, Vec<u8>);
 
-fn whom(charge: &Charge<'_>) -> Whom {
+fn state_key(charge: &Charge<'_>) -> StateKey {
     (charge.limit().id(), charge.key().namespace().to_vec(), charge.key().entity().to_vec())
 }
 
-/// A store that is nothing but core's pure function and a map: what any other store must say, too.
+/// A reference model: core's pure function and a map of states. Every exact store decides as it does.
 #[derive(Clone, Debug, Default)]
 pub struct Pure {
-    states: BTreeMap<Whom, State>,
+    states: BTreeMap<StateKey, State>,
 }
 
 impl Pure {
     /// Decides a request of these charges at `now`.
     pub fn decide(&mut self, charges: &[Charge<'_>], now: Time) -> Verdict {
-        let (slots, count) = slots(charges);
+        let (indexes, count) = state_indexes(charges);
         let mut states = vec![State::default(); count];
-        for (charge, slot) in charges.iter().zip(&slots) {
-            states[*slot] = self.states.get(&whom(charge)).cloned().unwrap_or_default();
+        for (charge, index) in charges.iter().zip(&indexes) {
+            states[*index] = self.states.get(&state_key(charge)).cloned().unwrap_or_default();
         }
-        let verdict = settle(charges, &slots, &mut states, now);
-        for (charge, slot) in charges.iter().zip(&slots) {
-            self.states.insert(whom(charge), states[*slot].clone());
+        let verdict = settle(charges, &indexes, &mut states, now);
+        for (charge, index) in charges.iter().zip(&indexes) {
+            self.states.insert(state_key(charge), states[*index].clone());
         }
         verdict
     }

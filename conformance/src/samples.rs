@@ -1,15 +1,15 @@
-//! The limits that are tried: every algorithm, with its variations, small enough to be exhausted.
+//! The limits that trials use: every algorithm with its variants, small enough to exhaust.
 
 use std::time::Duration;
 
 use tollgate_core::{Limit, LimitBuilder};
 
-/// A limit to try, and how its trials are named.
+/// A limit, and the name of its trials.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) name: &'static str,
     pub(crate) limit: Limit,
-    /// The same limit with other numbers.
+    /// The same limit with other parameters.
     pub(crate) changed: [Limit; 2],
 }
 
@@ -18,7 +18,7 @@ fn sample(name: &'static str, limit: LimitBuilder, changed: [LimitBuilder; 2]) -
     Sample { name, limit: build(limit), changed: changed.map(build) }
 }
 
-/// Every algorithm.
+/// Returns the samples: at least one per algorithm.
 pub(crate) fn samples() -> Vec<Sample> {
     let second = Duration::from_secs(1);
     let ten = Limit::per_second(10);

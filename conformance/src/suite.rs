@@ -1,4 +1,4 @@
-//! How a store is put on trial.
+//! Runs the trials on a store.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,48 +9,52 @@ use libtest_mimic::{Arguments, Trial};
 use tollgate_core::AlgorithmKind;
 use tollgate_core::store::{Capability, Store};
 
-use crate::stand::Stand;
+use crate::fixture::Fixture;
 use crate::trials::all;
 
-/// A store to put on trial.
+/// A store to test.
 pub trait Subject: Send + Sync + 'static {
-    /// Its type.
+    /// The type of the store.
     type Store: Store + 'static;
 
-    /// A store to use. It may be the same server for every trial: each has a namespace of its own.
+    /// Opens a store for one trial. All trials may share one server, since each uses a namespace of its own.
     fn open(&self) -> impl Future<Output = Self::Store> + Send;
 
-    /// How many steps a replay has. Fewer, where each takes a server milliseconds.
+    /// Returns the number of steps of a replay. Choose fewer for a server that takes milliseconds per step. Default:
+    /// 1,500.
     fn replay_steps(&self) -> usize {
         1_500
     }
 }
 
-/// How many trials run at a time, unless an argument says: they wait for servers more than they compute.
-const AT_A_TIME: usize = 8;
+/// How many trials run at the same time by default: on a server, trials wait more than they compute.
+const DEFAULT_THREADS: usize = 8;
 
-/// A trial on a stand.
-pub(crate) type Body<S> = Box<dyn Fn(Stand<S>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
+/// The code of a trial.
+pub(crate) type Body<S> = Box<dyn Fn(Fixture<S>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
 
-/// A trial, and what a store must be able to do for it.
-pub(crate) struct Planned<S> {
+/// A trial, and what a store must be able to do to run it.
+pub(crate) struct PlannedTrial<S> {
     pub(crate) name: String,
     /// The algorithm it is about.
     pub(crate) kind: AlgorithmKind,
     pub(crate) body: Body<S>,
-    pub(crate) needs: Need,
+    pub(crate) requirements: &'static [Requirement],
 }
 
-/// What a trial needs of a store.
+/// A capability that a trial requires.
 #[derive(Clone, Copy)]
-pub(crate) struct Need {
-    /// Whether the store has it.
-    pub(crate) met: fn(&Capability, AlgorithmKind) -> bool,
-    /// What to say if not.
-    pub(crate) otherwise: &'static str,
+pub(crate) struct Requirement {
+    /// Returns whether the store has it.
+    pub(crate) is_met: fn(&Capability, AlgorithmKind) -> bool,
+    /// Why the trial is ignored on a store that does not have it.
+    pub(crate) reason: &'static str,
 }
 
-/// The trials of a store, to run beside others of its own.
+/// Returns the trials of a store, to run together with other trials.
+///
+/// A trial that the store's [`Capability`] rules out has the ignored flag, and the reason is its
+/// [kind](Trial::kind): `test [the store does not recognize idempotency keys] idempotency_keys::gcra ... ignored`.
 pub fn trials<T: Subject>(subject: T) -> Vec<Trial> {
     let subject = Arc::new(subject);
     let runtime = Arc::new(
@@ -59,16 +63,17 @@ pub fn trials<T: Subject>(subject: T) -> Vec<Trial> {
     let capability = runtime.block_on(subject.open()).capability();
     all::<T::Store>(subject.replay_steps())
         .into_iter()
-        .map(|Planned { name, kind, body, needs }| {
-            if !(needs.met)(&capability, kind) {
-                eprintln!("not run on this store: {name}: {}", needs.otherwise);
-                return Trial::test(name, || Err(needs.otherwise.into())).with_ignored_flag(true);
+        .map(|PlannedTrial { name, kind, body, requirements }| {
+            if let Some(missing) = requirements.iter().find(|required| !(required.is_met)(&capability, kind))
+            {
+                let ignored = Trial::test(name, || Err(missing.reason.into()));
+                return ignored.with_kind(missing.reason).with_ignored_flag(true);
             }
             let (subject, runtime, namespace) = (Arc::clone(&subject), Arc::clone(&runtime), unique(&name));
             Trial::test(name, move || {
                 runtime.block_on(async {
                     let store = Arc::new(subject.open().await);
-                    body(Stand::new(store, namespace)).await;
+                    body(Fixture::new(store, namespace)).await;
                 });
                 Ok(())
             })
@@ -76,15 +81,92 @@ pub fn trials<T: Subject>(subject: T) -> Vec<Trial> {
         .collect()
 }
 
-/// Runs the trials of a store, with libtest's arguments.
+/// Labels a trial, for suites that run the same trials several times. The reason of an ignored trial stays.
+#[must_use]
+pub fn labelled(trial: Trial, label: &str) -> Trial {
+    let kind = match trial.kind() {
+        "" => label.to_owned(),
+        reason => format!("{label}: {reason}"),
+    };
+    trial.with_kind(kind)
+}
+
+/// Runs the trials of a store, with libtest's command-line arguments.
 pub fn run(subject: impl Subject) -> ExitCode {
     let mut arguments = Arguments::from_args();
-    arguments.test_threads.get_or_insert(AT_A_TIME);
+    arguments.test_threads.get_or_insert(DEFAULT_THREADS);
     libtest_mimic::run(&arguments, trials(subject)).exit_code()
 }
 
-/// A namespace that no other trial and no earlier run has.
+/// Returns a namespace that no other trial and no earlier run uses.
 fn unique(name: &str) -> String {
     use std::hash::{BuildHasher, RandomState};
     format!("{name}-{:016x}", RandomState::new().hash_one(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use tollgate_core::store::{AlgorithmSet, Export, IdempotencyRetention, Run, RunVerdict};
+    use tollgate_core::{Key, Limit, Request, StoreError, Time, Verdict};
+
+    use super::*;
+
+    /// A store of which only the capability matters.
+    struct Claims(Capability);
+
+    impl Store for Claims {
+        fn capability(&self) -> Capability {
+            self.0
+        }
+
+        async fn decide(&self, _: Request<'_>, _: Time) -> Result<Verdict, StoreError> {
+            unreachable!("no trial runs")
+        }
+
+        async fn decide_batch(&self, _: &[Run<'_>], _: Time) -> Vec<Result<RunVerdict, StoreError>> {
+            unreachable!("no trial runs")
+        }
+
+        async fn export(&self, _: &Limit, _: Key<'_>, _: Time) -> Result<Export, StoreError> {
+            unreachable!("no trial runs")
+        }
+    }
+
+    struct Claiming(Capability);
+
+    impl Subject for Claiming {
+        type Store = Claims;
+
+        async fn open(&self) -> Claims {
+            Claims(self.0)
+        }
+    }
+
+    #[test]
+    fn every_trial_has_a_name_of_its_own() {
+        let all = trials(Claiming(Capability::exact()));
+        let names: BTreeSet<_> = all.iter().map(Trial::name).collect();
+        assert_eq!(names.len(), all.len());
+        assert!(all.iter().all(|trial| !trial.has_ignored_flag() && trial.kind().is_empty()));
+    }
+
+    #[test]
+    fn trials_that_a_capability_rules_out_are_listed_with_the_reason() {
+        let able = Capability::exact();
+        let limited = [
+            able.with_exact(AlgorithmSet::NONE),
+            able.with_snapshots(AlgorithmSet::of(&[AlgorithmKind::Gcra])),
+            able.with_idempotency(IdempotencyRetention::None),
+        ];
+        for capability in limited {
+            let all = trials(Claiming(capability));
+            assert_eq!(all.len(), trials(Claiming(able)).len(), "no trial is dropped");
+            assert!(all.iter().any(Trial::has_ignored_flag));
+            for trial in all {
+                assert_eq!(trial.has_ignored_flag(), !trial.kind().is_empty(), "{}", trial.name());
+            }
+        }
+    }
 }

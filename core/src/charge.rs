@@ -31,8 +31,8 @@ pub enum Action {
     /// Refunds the cost.
     Refund {
         /// The instant the debit belongs to. Default: now. What has been refilled since, or has left its window, is
-        /// not refunded again. A future instant means a reservation that has not started; it refunds only what no
-        /// later reservation queued behind.
+        /// not refunded again. A future instant means a reservation that has not started; it refunds all but the part
+        /// that later reservations already wait behind.
         at: Option<Time>,
     },
     /// Resets the key: its state equals a fresh one afterwards.
@@ -82,6 +82,25 @@ impl Action {
         matches!(self, Self::Take { max_wait: None })
     }
 
+    /// Returns whether this action can be denied: a take, a take-up-to or a renewal. All others record what happened.
+    #[inline]
+    pub const fn can_be_denied(self) -> bool {
+        match self {
+            Self::Take { .. } | Self::TakeUpTo | Self::Renew => true,
+            Self::Debit { .. } | Self::Refund { .. } | Self::Reset | Self::Release => false,
+        }
+    }
+
+    /// Returns the same delta with its instant mapped by `map`. An action that is not a delta is returned unchanged.
+    #[must_use]
+    pub fn map_instant(self, map: impl FnOnce(Option<Time>) -> Option<Time>) -> Self {
+        match self {
+            Self::Debit { at } => Self::Debit { at: map(at) },
+            Self::Refund { at } => Self::Refund { at: map(at) },
+            Self::Take { .. } | Self::TakeUpTo | Self::Reset | Self::Renew | Self::Release => self,
+        }
+    }
+
     /// Returns whether this action is a delta: a debit or a refund, which is never denied.
     #[inline]
     pub const fn is_delta(self) -> bool {
@@ -117,7 +136,7 @@ impl LeaseId {
 }
 
 /// Identifies one mutating call, so that a call whose outcome is unknown can be repeated without being executed twice.
-/// Random, or otherwise unique for as long as a store recognises it.
+/// Random, or otherwise unique for as long as a store recognizes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IdempotencyKey(u128);
 
@@ -153,12 +172,12 @@ impl IdempotencyKey {
 pub struct Charge<'a> {
     pub(crate) key: Key<'a>,
     pub(crate) limit: &'a Limit,
-    pub(crate) ask: Ask,
+    pub(crate) operation: Operation,
 }
 
-/// What a charge asks of its limit, without its key.
+/// What a charge does to its limit, without its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ask {
+pub(crate) struct Operation {
     pub(crate) cost: u32,
     pub(crate) action: Action,
     pub(crate) lease: LeaseId,
@@ -168,21 +187,21 @@ impl<'a> Charge<'a> {
     #[inline]
     pub(crate) fn new(limit: &'a Limit, key: Key<'a>) -> Self {
         let action = Action::Take { max_wait: None };
-        Self { key, limit, ask: Ask { cost: 1, action, lease: LeaseId::ANONYMOUS } }
+        Self { key, limit, operation: Operation { cost: 1, action, lease: LeaseId::ANONYMOUS } }
     }
 
     /// Sets the cost. Default: 1. A cost of 0 is a peek.
     #[must_use]
     #[inline]
     pub fn with_cost(mut self, cost: u32) -> Self {
-        self.ask.cost = cost;
+        self.operation.cost = cost;
         self
     }
 
     /// Sets the action. Default: [`Action::Take`] without a wait.
     #[must_use]
     pub fn with_action(mut self, action: Action) -> Self {
-        self.ask.action = action;
+        self.operation.action = action;
         self
     }
 
@@ -195,7 +214,7 @@ impl<'a> Charge<'a> {
     /// Sets the lease to acquire, renew or release. Concurrency limits only.
     #[must_use]
     pub fn with_lease(mut self, lease: LeaseId) -> Self {
-        self.ask.lease = lease;
+        self.operation.lease = lease;
         self
     }
 
@@ -206,7 +225,7 @@ impl<'a> Charge<'a> {
     where
         'a: 'b,
     {
-        Charge { key: self.key, limit, ask: self.ask }
+        Charge { key: self.key, limit, operation: self.operation }
     }
 
     /// Returns the key.
@@ -223,36 +242,36 @@ impl<'a> Charge<'a> {
 
     /// Returns the cost.
     pub fn cost(&self) -> u32 {
-        self.ask.cost
+        self.operation.cost
     }
 
     /// Returns the action.
     pub fn action(&self) -> Action {
-        self.ask.action
+        self.operation.action
     }
 
     /// Returns the lease.
     pub fn lease(&self) -> LeaseId {
-        self.ask.lease
+        self.operation.lease
     }
 
     /// Returns an error if the limit's algorithm does not support the action, or if the cost is larger than
     /// [`Limit::MAX_COUNT`].
     #[inline]
     pub fn supported(&self) -> Result<(), StoreError> {
-        match self.ask.action {
+        match self.operation.action {
             // Every algorithm supports that.
-            Action::Take { max_wait: None } if self.ask.cost <= Limit::MAX_COUNT => Ok(()),
+            Action::Take { max_wait: None } if self.operation.cost <= Limit::MAX_COUNT => Ok(()),
             _ => self.check_support(),
         }
     }
 
     fn check_support(&self) -> Result<(), StoreError> {
-        if self.ask.cost > Limit::MAX_COUNT {
-            let why = format!("the cost is {}; use at most {}", self.ask.cost, Limit::MAX_COUNT);
+        if self.operation.cost > Limit::MAX_COUNT {
+            let why = format!("the cost is {}; use at most {}", self.operation.cost, Limit::MAX_COUNT);
             return Err(StoreError::unsupported(self.limit.name(), &why));
         }
-        match self.limit.refusal(self.ask.action) {
+        match self.limit.refusal(self.operation.action) {
             None => Ok(()),
             Some(why) => Err(StoreError::unsupported(self.limit.name(), why)),
         }
@@ -260,22 +279,22 @@ impl<'a> Charge<'a> {
 
     /// A plain check: takes now or not at all, and there is nothing to release afterwards.
     pub(crate) fn is_check(&self) -> bool {
-        self.ask.action.is_plain_take() && self.limit.kind() != AlgorithmKind::Concurrency
+        self.operation.action.is_plain_take() && self.limit.kind() != AlgorithmKind::Concurrency
     }
 
     /// Returns whether this charge is a peek: it changes nothing, whatever the decision.
     pub fn is_peek(&self) -> bool {
-        self.ask.cost == 0 && self.ask.action.is_take()
+        self.operation.cost == 0 && self.operation.action.is_take()
     }
 
     /// Returns the compensating charge: it reverses what this one was granted by `decision` at `decided_at`. `None` if
     /// there is nothing to reverse, or if it cannot be reversed. A limiter that warms up refunds its debt only.
     pub fn compensation(&self, decision: &Decision, decided_at: Time) -> Option<Self> {
         let granted = self.with_cost(decision.granted());
-        match self.ask.action {
+        match self.operation.action {
             _ if decision.is_denied() || decision.granted() == 0 => None,
             Action::Take { .. } | Action::TakeUpTo if self.limit.kind() == AlgorithmKind::Concurrency => {
-                (self.ask.lease != LeaseId::ANONYMOUS).then(|| granted.with_action(Action::Release))
+                (self.operation.lease != LeaseId::ANONYMOUS).then(|| granted.with_action(Action::Release))
             }
             Action::Take { .. } | Action::TakeUpTo => {
                 Some(granted.with_action(Action::Refund { at: Some(decided_at + decision.start_after()) }))

@@ -1,5 +1,5 @@
 //! The core of Tollgate, a rate limiter: limits and their algorithms (token bucket, leaky bucket, GCRA, fixed and sliding
-//! windows, concurrency), decisions, clocks, and the [`Store`](store::Store) seam that backends implement. No I/O, no
+//! windows, concurrency), decisions, clocks, and the [`Store`](store::Store) trait that backends implement. No I/O, no
 //! runtime, no global state; `no_std` with `alloc`.
 //!
 //! Most programs use the `tollgate` crate, which brings a store along. Authors of stores start with [`store`], and run
@@ -10,8 +10,8 @@
 //! What an application needs is at the root, what the author of a store or wrapper needs is in [`store`].
 //!
 //! - [`Limit`] (`limit`): an algorithm with its parameters and a name; [`LimitBuilder`] validates them.
-//! - [`Key`], [`Charge`], [`Request`] (`key`, `charge`): what is asked.
-//! - [`Decision`], [`Verdict`] (`decision`): what is answered.
+//! - [`Key`], [`Charge`], [`Request`] (`key`, `charge`): the input of a check.
+//! - [`Decision`], [`Verdict`] (`decision`): its result.
 //! - [`Limiter`] (`limiter`): a store and a clock.
 //! - [`Clock`], [`Timer`] (`clock`), [`Time`] (`time`): where time comes from.
 //! - [`Event`], [`Observer`] (`event`): the hook for metrics and logs.

@@ -1,74 +1,77 @@
-//! The pure function over whole requests: all charges are debited or none is.
+//! The pure function that decides whole requests: all charges are debited or none is.
 
 use alloc::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use crate::charge::{Action, Ask, Charge, LeaseId};
+use crate::charge::{Action, Charge, LeaseId, Operation};
 use crate::decision::{Decision, Outcome, RawDecision, Verdict};
 use crate::state::State;
 use crate::time::Time;
 
-/// Decides a request at `now`. `states[slots[i]]` is the state of the charge `i`; charges with the same
-/// limit and key share one. What every store does with a request, this function defines.
+/// Decides a request at `now`, and changes the states accordingly. `states[indexes[i]]` is the state of charge `i`;
+/// charges with the same limit and key share one ([`state_indexes`]).
+///
+/// This is the pure function that every store must agree with.
 ///
 /// # Panics
 ///
-/// If there are fewer slots than charges, or a slot names no state.
-pub fn settle(charges: &[Charge<'_>], slots: &[usize], states: &mut [State], now: Time) -> Verdict {
+/// If there are fewer indexes than charges, or if one of them is not the index of a state.
+pub fn settle(charges: &[Charge<'_>], indexes: &[usize], states: &mut [State], now: Time) -> Verdict {
     if let [charge] = charges {
-        return Verdict::one(states[slots[0]].apply(charge, now), now);
+        return Verdict::one(states[indexes[0]].apply(charge, now), now);
     }
     let before: SmallVec<[State; 4]> = states.iter().cloned().collect();
     let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
-    for (charge, slot) in charges.iter().zip(slots) {
-        decisions.push(states[*slot].answer(charge.limit, now, &charge.ask));
+    for (charge, index) in charges.iter().zip(indexes) {
+        decisions.push(states[*index].evaluate(charge.limit, now, &charge.operation));
     }
     if decisions.iter().any(Decision::is_denied) {
         states.clone_from_slice(&before);
-        for ((charge, slot), decision) in charges.iter().zip(slots).zip(&mut decisions) {
+        for ((charge, index), decision) in charges.iter().zip(indexes).zip(&mut decisions) {
             if decision.is_allowed() {
-                // It had room, but nothing is debited: say what is there.
-                let there = before[*slot].clone().answer(charge.limit, now, &LOOK).raw();
+                // Its limit had room, but nothing is debited: report the unchanged balance.
+                let unchanged = before[*index].clone().evaluate(charge.limit, now, &PEEK).raw();
                 let wait = decision.raw().wait;
-                *decision = RawDecision { outcome: Outcome::Allowed, granted: 0, wait, ..there }.into();
+                *decision = RawDecision { outcome: Outcome::Allowed, granted: 0, wait, ..unchanged }.into();
             } else {
-                *decision = states[*slot].denied(charge.limit, now, &charge.ask, *decision);
+                *decision = states[*index].record_denial(charge.limit, now, &charge.operation, *decision);
             }
         }
     }
     Verdict::new(decisions, now)
 }
 
-const LOOK: Ask = Ask { cost: 0, action: Action::Take { max_wait: None }, lease: LeaseId::ANONYMOUS };
+const PEEK: Operation =
+    Operation { cost: 0, action: Action::Take { max_wait: None }, lease: LeaseId::ANONYMOUS };
 
-/// Up to so many charges are compared each with all before it: nothing is allocated then.
-const FEW: usize = 16;
+/// Up to this number of charges, each is compared with all preceding ones, which needs no allocation.
+const MAX_COMPARED: usize = 16;
 
-/// For each charge, which state is its own: charges with the same limit and key share one. Also says how
-/// many states there are.
-pub fn slots(charges: &[Charge<'_>]) -> (SmallVec<[usize; 4]>, usize) {
-    if charges.len() > FEW {
-        return slots_of_many(charges);
+/// Returns the index of each charge's state, and the number of states. Charges with the same limit and key share a
+/// state.
+pub fn state_indexes(charges: &[Charge<'_>]) -> (SmallVec<[usize; 4]>, usize) {
+    if charges.len() > MAX_COMPARED {
+        return state_indexes_of_many(charges);
     }
-    let mut slots: SmallVec<[usize; 4]> = SmallVec::new();
+    let mut indexes: SmallVec<[usize; 4]> = SmallVec::new();
     let mut states = 0;
     for (index, charge) in charges.iter().enumerate() {
         let same = charges[..index].iter().position(|earlier| earlier.same_state(charge));
-        slots.push(same.map_or(states, |earlier| slots[earlier]));
+        indexes.push(same.map_or(states, |earlier| indexes[earlier]));
         states += usize::from(same.is_none());
     }
-    (slots, states)
+    (indexes, states)
 }
 
-fn slots_of_many(charges: &[Charge<'_>]) -> (SmallVec<[usize; 4]>, usize) {
+fn state_indexes_of_many(charges: &[Charge<'_>]) -> (SmallVec<[usize; 4]>, usize) {
     let mut known = BTreeMap::new();
-    let mut slots = SmallVec::new();
+    let mut indexes = SmallVec::new();
     for charge in charges {
         let next = known.len();
-        slots.push(*known.entry((charge.key(), charge.limit().id())).or_insert(next));
+        indexes.push(*known.entry((charge.key(), charge.limit().id())).or_insert(next));
     }
-    (slots, known.len())
+    (indexes, known.len())
 }
 
 #[cfg(test)]
@@ -80,44 +83,45 @@ mod tests {
     const NOW: Time = Time::from_secs(1_790_000_000);
 
     fn run(charges: &[Charge<'_>], states: &mut [State]) -> Verdict {
-        let (slots, _) = slots(charges);
-        settle(charges, &slots, states, NOW)
+        let (indexes, _) = state_indexes(charges);
+        settle(charges, &indexes, states, NOW)
     }
 
     #[test]
-    fn all_or_nothing() {
-        let wide = Limit::per_second(10).build("wide").expect("valid");
-        let narrow = Limit::per_second(2).build("narrow").expect("valid");
+    fn all_charges_are_debited_or_none_is() {
+        let high = Limit::per_second(10).build("high").expect("valid");
+        let low = Limit::per_second(2).build("low").expect("valid");
         let mut states = vec![State::default(); 2];
-        let denied = run(&[wide.charge("a").with_cost(5), narrow.charge("a").with_cost(3)], &mut states);
+        let denied = run(&[high.charge("a").with_cost(5), low.charge("a").with_cost(3)], &mut states);
         assert!(denied.is_denied());
         assert_eq!(denied.most_restrictive_index(), Some(1));
         assert_eq!(denied.decisions()[0].remaining(), 10, "nothing was debited");
-        let allowed = run(&[wide.charge("a").with_cost(5), narrow.charge("a").with_cost(2)], &mut states);
+        let allowed = run(&[high.charge("a").with_cost(5), low.charge("a").with_cost(2)], &mut states);
         assert!(allowed.is_allowed());
         assert_eq!(allowed.most_restrictive_index(), Some(1));
     }
 
     #[test]
-    fn many_charges_share_states_as_few_do() {
+    fn many_charges_share_states_like_few_charges() {
         let (api, login) = (Limit::per_second(5), Limit::per_second(5));
         let (api, login) = (api.build("api").expect("valid"), login.build("login").expect("valid"));
-        let keys: Vec<String> = (0..FEW).map(|key| format!("{}", key * 7 % 10)).collect();
+        let keys: Vec<String> = (0..MAX_COMPARED).map(|key| format!("{}", key * 7 % 10)).collect();
         let both = keys.iter().flat_map(|key| [api.charge(key.as_str()), login.charge(key.as_str())]);
         let charges: Vec<_> = both.collect();
-        let few: Vec<_> =
-            charges.iter().map(|charge| charges.iter().position(|it| it.same_state(charge))).collect();
-        let (slots, count) = slots(&charges);
-        let many: Vec<_> = slots.iter().map(|slot| slots.iter().position(|it| it == slot)).collect();
-        assert_eq!(many, few);
-        assert_eq!((count, slots.iter().max()), (20, Some(&19)));
+        let expected: Vec<_> =
+            charges.iter().map(|charge| charges.iter().position(|other| other.same_state(charge))).collect();
+        let (indexes, count) = state_indexes(&charges);
+        let seen: Vec<_> =
+            indexes.iter().map(|index| indexes.iter().position(|other| other == index)).collect();
+        assert_eq!(seen, expected);
+        assert_eq!((count, indexes.iter().max()), (20, Some(&19)));
     }
 
     #[test]
-    fn the_same_key_twice_counts_twice() {
+    fn two_charges_on_one_key_count_twice() {
         let limit = Limit::per_second(5).build("api").expect("valid");
         let charges = [limit.charge("a").with_cost(3), limit.charge("b"), limit.charge("a").with_cost(3)];
-        assert_eq!(slots(&charges).0[..], [0, 1, 0]);
+        assert_eq!(state_indexes(&charges).0[..], [0, 1, 0]);
         let mut states = vec![State::default(); 2];
         assert!(run(&charges, &mut states).is_denied());
         let twice = run(&[limit.charge("a").with_cost(3), limit.charge("a").with_cost(2)], &mut states);
@@ -125,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_by_another_charge_neither_counts_nor_blocks() {
+    fn a_denial_by_another_limit_neither_counts_nor_blocks() {
         let login = Limit::per_hour(3)
             .sliding_log()
             .count_denied()

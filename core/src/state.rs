@@ -2,15 +2,16 @@
 
 use alloc::vec::Vec;
 
-use crate::algorithm::{AlgorithmKind, Body, Tat};
-use crate::charge::{Action, Ask, Charge};
+use crate::algorithm::{AlgorithmKind, AlgorithmState, Tat};
+use crate::charge::{Action, Charge, Operation};
 use crate::decision::{Decision, Outcome, RawDecision};
 use crate::error::{ErrorKind, StoreError};
 use crate::limit::Limit;
 use crate::time::Time;
 
-/// What a store remembers of one key under one limit. The default is a fresh state, and a state that
-/// equals a fresh one again need not be remembered.
+/// The state of one key under one limit.
+///
+/// The default is a fresh state. A store may drop a state that equals a fresh one again ([`is_fresh`](Self::is_fresh)).
 ///
 /// ```
 /// use tollgate_core::store::State;
@@ -24,177 +25,197 @@ use crate::time::Time;
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
-    body: Body,
+    algorithm: AlgorithmState,
     blocked_until: Time,
-    /// From when on this equals a fresh state, under the numbers that the limit had. Another limit of the same
-    /// name does not bring back what has ended.
+    /// From when on this equals a fresh state, under the parameters with which it was written. A limit of the same name
+    /// with other parameters does not revive an expired state.
     fresh_at: Time,
 }
 
 impl State {
-    /// The pure function that every store must agree with: decides one charge alone at `now`, and
-    /// changes the state accordingly. The charge's key does not matter here.
+    /// Decides one charge at `now`, and changes the state accordingly. The charge's key is ignored.
+    ///
+    /// This is the pure function that every store must agree with.
     #[inline]
     pub fn apply(&mut self, charge: &Charge<'_>, now: Time) -> Decision {
-        self.decide(charge.limit, now, &charge.ask)
+        self.decide(charge.limit, now, &charge.operation)
     }
 
-    /// Whether the state equals a fresh one at `now`: there is no need to remember it.
+    /// Returns whether the state equals a fresh one at `now`, so that it can be dropped.
     pub fn is_fresh(&self, now: Time) -> bool {
         self.fresh_at <= now
     }
 
-    /// From when on the state equals a fresh one, if nobody comes.
+    /// Returns the instant from which on the state equals a fresh one, if no other charge comes.
     pub fn fresh_at(&self) -> Time {
         self.fresh_at
     }
 
-    /// The state in raw words.
+    /// Returns the state as raw words.
     pub fn snapshot(&self, limit: &Limit) -> Snapshot {
-        let mut words = limit.algorithm().words(&mut self.body.clone());
+        let mut words = limit.algorithm().to_words(&mut self.algorithm.clone());
         words.push(self.blocked_until.nanos());
         Snapshot { version: Snapshot::VERSION, kind: limit.kind(), words }
     }
 
-    /// The state that a snapshot holds. An error if another version or algorithm made it.
+    /// Creates a state from a snapshot. An error if the snapshot has another version or is of another algorithm.
     pub fn from_snapshot(limit: &Limit, snapshot: &Snapshot) -> Result<Self, StoreError> {
         let corrupt = |why| Err(StoreError::new(ErrorKind::Corrupt, why));
         if snapshot.version != Snapshot::VERSION {
-            return corrupt("the snapshot has a version that this program does not know");
+            return corrupt("the snapshot has an unknown version");
         }
         if snapshot.kind != limit.kind() {
-            return corrupt("the snapshot was made by another algorithm");
+            return corrupt("the snapshot is of another algorithm");
         }
         let Some((blocked_until, words)) = snapshot.words.split_last() else {
             return corrupt("the snapshot is empty");
         };
-        match limit.algorithm().read(words) {
-            Some(body) => {
-                let blocked_until = Time::from_nanos(*blocked_until);
-                let mut state = Self { body, blocked_until, fresh_at: Time::EPOCH };
-                state.note_end(limit);
-                Ok(state)
-            }
-            None => corrupt("the snapshot's words make no state of this algorithm"),
-        }
+        let Some(algorithm) = limit.algorithm().state_from_words(words) else {
+            return corrupt("the words of the snapshot are not a state of this algorithm");
+        };
+        let blocked_until = Time::from_nanos(*blocked_until);
+        let mut state = Self { algorithm, blocked_until, fresh_at: Time::EPOCH };
+        state.update_fresh_at(limit);
+        Ok(state)
     }
 
-    /// The state that a store wrote down as its [`snapshot`](Self::snapshot) and [`fresh_at`](Self::fresh_at). A snapshot
-    /// alone ends when the limit's numbers of now say so; what was written down ends when those of then said.
+    /// Creates a state from its stored [`snapshot`](Self::snapshot) and [`fresh_at`](Self::fresh_at).
+    ///
+    /// [`from_snapshot`](Self::from_snapshot) computes `fresh_at` from the current parameters of the limit. This method
+    /// keeps the one that followed from the parameters with which the state was written.
     pub fn from_stored(limit: &Limit, snapshot: &Snapshot, fresh_at: Time) -> Result<Self, StoreError> {
         Ok(Self { fresh_at, ..Self::from_snapshot(limit, snapshot)? })
     }
 
-    /// The state of a flow, for stores that keep it in a word.
-    pub fn from_flow(full_at: Tat) -> Self {
-        Self { body: full_at.into(), blocked_until: Time::EPOCH, fresh_at: full_at.at }
+    /// Creates the state of a [`Flow`](crate::store::Flow), for stores that keep it in one word.
+    pub fn from_flow(tat: Tat) -> Self {
+        Self { algorithm: AlgorithmState::Flow(tat), blocked_until: Time::EPOCH, fresh_at: tat.at }
     }
 
-    /// The word that [`from_flow`](Self::from_flow) takes; `None` for any other state.
+    /// Returns the state of a [`Flow`](crate::store::Flow), as [`from_flow`](Self::from_flow) takes it. `None` for any
+    /// other state.
     pub fn as_flow(&self) -> Option<Tat> {
-        match self.body {
-            Body::Fresh => Some(Tat::default()),
-            Body::Flow(full_at) => Some(full_at),
-            _ => None,
+        if let AlgorithmState::Flow(tat) = self.algorithm {
+            Some(tat)
+        } else {
+            (self.algorithm == AlgorithmState::Fresh).then(Tat::default)
         }
     }
 
-    /// Decides one charge alone, and lets a denial have its consequences.
+    /// Decides one operation, including the consequences of a denial.
     #[inline]
-    pub(crate) fn decide(&mut self, limit: &Limit, now: Time, ask: &Ask) -> Decision {
-        let decision = self.answer(limit, now, ask);
-        if decision.is_denied() { self.denied(limit, now, ask, decision) } else { decision }
+    pub(crate) fn decide(&mut self, limit: &Limit, now: Time, operation: &Operation) -> Decision {
+        let decision = self.evaluate(limit, now, operation);
+        if decision.is_denied() { self.record_denial(limit, now, operation, decision) } else { decision }
     }
 
-    /// Decides one charge; a denial has no consequences yet.
+    /// Decides one operation, without the consequences of a denial: [`record_denial`](Self::record_denial) adds them.
     #[inline]
-    pub(crate) fn answer(&mut self, limit: &Limit, now: Time, ask: &Ask) -> Decision {
-        if ask.action.is_take() && ask.cost == 0 {
-            return self.look(limit, now, ask);
+    pub(crate) fn evaluate(&mut self, limit: &Limit, now: Time, operation: &Operation) -> Decision {
+        if operation.cost == 0 && operation.action.is_take() {
+            return self.peek(limit, now, operation);
         }
-        if ask.cost == 0 && matches!(ask.action, Action::Debit { .. }) {
-            // A debit of nothing changes nothing, and is never refused as a look may be.
-            return self.clone().change(limit, now, ask);
+        if operation.cost == 0 && matches!(operation.action, Action::Debit { .. }) {
+            // A debit of nothing changes nothing. It is never denied, as a peek may be.
+            return self.clone().execute(limit, now, operation);
         }
-        self.change(limit, now, ask)
+        self.execute(limit, now, operation)
     }
 
     #[inline]
-    fn change(&mut self, limit: &Limit, now: Time, ask: &Ask) -> Decision {
-        if self.has_ended(now) {
+    fn execute(&mut self, limit: &Limit, now: Time, operation: &Operation) -> Decision {
+        if self.has_expired(now) {
             *self = Self::default();
         }
-        if ask.action.is_take() && self.blocked_until > now {
-            // What the same charge would be told if there were no block decides how long it waits.
-            let alone = limit.algorithm().decide(&mut self.body.clone(), now, ask).raw();
-            let seen = self.look(limit, now, ask).raw();
-            return match alone.outcome {
-                outcome @ (Outcome::NeverFits | Outcome::LeaseLost | Outcome::DenyListed) => {
-                    RawDecision { outcome, wait: 0, ..seen }
-                }
-                Outcome::Denied => RawDecision { wait: seen.wait.max(alone.wait), ..seen },
-                Outcome::Allowed => RawDecision { wait: self.blocked_until.nanos() - now.nanos(), ..seen },
-            }
-            .into();
+        if operation.action.is_take() && self.blocked_until > now {
+            return self.deny_while_blocked(limit, now, operation);
         }
-        if ask.action == Action::Reset {
+        if operation.action == Action::Reset {
             self.blocked_until = Time::EPOCH;
         }
-        let decision = limit.algorithm().decide(&mut self.body, now, ask);
+        let decision = limit.algorithm().decide(&mut self.algorithm, now, operation);
         if self.blocked_until <= now {
             self.fresh_at = now + decision.reset_after();
             return decision;
         }
-        // A block that goes on is a part of the state.
-        self.note_end(limit);
+        // The state is not fresh before the block ends.
+        self.update_fresh_at(limit);
         let block = self.blocked_until.nanos() - now.nanos();
         let raw = decision.raw();
         RawDecision { reset: raw.reset.max(block), ..raw }.into()
     }
 
-    /// Answers without changing anything, not even to the numbers of another limit.
-    fn look(&self, limit: &Limit, now: Time, ask: &Ask) -> Decision {
-        let mut body = if self.has_ended(now) { Body::Fresh } else { self.body.clone() };
-        let look = Ask { cost: 0, ..*ask };
-        let seen = limit.algorithm().decide(&mut body, now, &look);
-        if self.blocked_until > now { self.blocked(&seen, now) } else { seen }
+    /// Denies a take during the block time. What the algorithm alone would decide determines when a retry can succeed.
+    fn deny_while_blocked(&self, limit: &Limit, now: Time, operation: &Operation) -> Decision {
+        let unblocked = limit.algorithm().decide(&mut self.algorithm.clone(), now, operation).raw();
+        let peeked = self.peek(limit, now, operation).raw();
+        match unblocked.outcome {
+            outcome @ (Outcome::NeverFits | Outcome::LeaseLost | Outcome::DenyListed) => {
+                RawDecision { outcome, wait: 0, ..peeked }
+            }
+            Outcome::Denied => RawDecision { wait: peeked.wait.max(unblocked.wait), ..peeked },
+            Outcome::Allowed => RawDecision { wait: self.blocked_until.nanos() - now.nanos(), ..peeked },
+        }
+        .into()
     }
 
-    /// Whether to forget what is there. The instant of a flow says by itself that it is past, under any numbers; to
-    /// forget it would only make a difference to a clock that is set back, and there the wrong one.
-    fn has_ended(&self, now: Time) -> bool {
-        self.fresh_at <= now && !matches!(self.body, Body::Flow(_))
+    /// Decides without changing the state. It is not converted to the parameters of a changed limit either.
+    fn peek(&self, limit: &Limit, now: Time, operation: &Operation) -> Decision {
+        let mut algorithm =
+            if self.has_expired(now) { AlgorithmState::Fresh } else { self.algorithm.clone() };
+        let peek = Operation { cost: 0, ..*operation };
+        let decision = limit.algorithm().decide(&mut algorithm, now, &peek);
+        if self.blocked_until > now { self.blocked(&decision, now) } else { decision }
     }
 
-    fn note_end(&mut self, limit: &Limit) {
-        self.fresh_at = limit.algorithm().fresh_at(&mut self.body).max(self.blocked_until);
+    /// Returns whether the state is to be replaced by a fresh one.
+    ///
+    /// Never for a flow: a TAT in the past means a fresh state under any parameters. Dropping it would make a
+    /// difference only to a clock that is set back, which would see too many tokens then.
+    fn has_expired(&self, now: Time) -> bool {
+        self.fresh_at <= now && !matches!(self.algorithm, AlgorithmState::Flow(_))
     }
 
-    /// A denial that this limit itself caused: it may count, and it may block. Says what its caller is told.
-    pub(crate) fn denied(&mut self, limit: &Limit, now: Time, ask: &Ask, decision: Decision) -> Decision {
-        let took = ask.cost > 0 && ask.action.is_take();
-        if !took || decision.outcome() != Outcome::Denied || self.blocked_until > now {
+    fn update_fresh_at(&mut self, limit: &Limit) {
+        self.fresh_at = limit.algorithm().fresh_at(&mut self.algorithm).max(self.blocked_until);
+    }
+
+    /// Records a denial that this limit itself caused: it may count, and it may start a block time. Returns the
+    /// decision for the caller.
+    pub(crate) fn record_denial(
+        &mut self,
+        limit: &Limit,
+        now: Time,
+        operation: &Operation,
+        decision: Decision,
+    ) -> Decision {
+        let is_mutating_take = operation.cost > 0 && operation.action.is_take();
+        if !is_mutating_take || decision.outcome() != Outcome::Denied || self.blocked_until > now {
             return decision;
         }
-        let decision = limit.algorithm().denied(&mut self.body, now, ask).unwrap_or(decision);
+        let counted = limit.algorithm().count_denial(&mut self.algorithm, now, operation);
+        let decision = counted.unwrap_or(decision);
         if limit.block() > 0 {
             self.blocked_until = now.after(limit.block());
         }
-        self.note_end(limit);
+        self.update_fresh_at(limit);
         if limit.block() > 0 { self.blocked(&decision, now) } else { decision }
     }
 
-    /// What the algorithm says, while the block lasts.
+    /// Returns the algorithm's decision as a denial until the end of the block time.
     fn blocked(&self, decision: &Decision, now: Time) -> Decision {
-        let seen = decision.raw();
+        let raw = decision.raw();
         let block = self.blocked_until.nanos().saturating_sub(now.nanos());
-        let wait = if seen.outcome == Outcome::Denied { seen.wait.max(block) } else { block };
-        let (left, reset) = (seen.left.min(0), seen.reset.max(block));
-        RawDecision { outcome: Outcome::Denied, granted: 0, left, wait, reset, ..seen }.into()
+        let wait = if raw.outcome == Outcome::Denied { raw.wait.max(block) } else { block };
+        let (left, reset) = (raw.left.min(0), raw.reset.max(block));
+        RawDecision { outcome: Outcome::Denied, granted: 0, left, wait, reset, ..raw }.into()
     }
 }
 
-/// A state in raw words, to export from one store and merge into another.
+/// A state as raw words, to store it or to send it to another store.
+///
+/// The format is stable: a version, the code of the algorithm, and words whose number and meaning depend on the
+/// algorithm. [`State::from_snapshot`] validates them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Snapshot {
@@ -204,25 +225,25 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// The version that this program writes.
+    /// The version that this crate writes.
     pub const VERSION: u8 = 1;
 
-    /// A snapshot from its parts; whether they make sense shows when it is merged.
+    /// Creates a snapshot from its parts, without validation.
     pub fn from_parts(version: u8, kind: AlgorithmKind, words: Vec<u64>) -> Self {
         Self { version, kind, words }
     }
 
-    /// Which version wrote it.
+    /// Returns the version of the format.
     pub fn version(&self) -> u8 {
         self.version
     }
 
-    /// Which algorithm made it.
+    /// Returns the algorithm.
     pub fn kind(&self) -> AlgorithmKind {
         self.kind
     }
 
-    /// The words.
+    /// Returns the words.
     pub fn words(&self) -> &[u64] {
         &self.words
     }

@@ -1,55 +1,56 @@
-//! Time as the algorithms see it: nanoseconds since the Unix epoch.
+//! Instants in nanoseconds since the Unix epoch.
 
 use core::fmt;
 use core::time::Duration;
 
-/// An instant: nanoseconds since the Unix epoch, saturating at both ends.
+/// An instant, in nanoseconds since the Unix epoch. Arithmetic saturates at [`EPOCH`](Self::EPOCH) and
+/// [`MAX`](Self::MAX).
 ///
-/// Two bits of the word stay free (the latest instant is in the year 2116), so that a store can keep
-/// an instant and its own marks in one atomic word.
+/// The two highest bits of the word are always zero (the latest instant is in the year 2116). A store can use them to
+/// keep an instant and flags of its own in one atomic word.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate_core::Time;
 ///
-/// let noon = Time::from_secs(1_790_000_000);
-/// let later = noon + Duration::from_millis(200);
-/// assert_eq!(later.since(noon), Duration::from_millis(200));
-/// assert_eq!(noon.since(later), Duration::ZERO);
+/// let start = Time::from_secs(1_790_000_000);
+/// let later = start + Duration::from_millis(200);
+/// assert_eq!(later.since(start), Duration::from_millis(200));
+/// assert_eq!(start.since(later), Duration::ZERO);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Time(u64);
 
 impl Time {
-    /// The Unix epoch. Also what "never happened" looks like in a state.
+    /// The Unix epoch. In a state it means "never".
     pub const EPOCH: Self = Self(0);
-    /// The latest instant; arithmetic stops here.
+    /// The latest instant.
     pub const MAX: Self = Self((1 << 62) - 1);
 
-    /// An instant from nanoseconds since the Unix epoch.
+    /// Creates an instant from nanoseconds since the Unix epoch.
     #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         if nanos > Self::MAX.0 { Self::MAX } else { Self(nanos) }
     }
 
-    /// An instant from whole seconds since the Unix epoch.
+    /// Creates an instant from whole seconds since the Unix epoch.
     pub const fn from_secs(secs: u64) -> Self {
         Self::from_nanos(secs.saturating_mul(1_000_000_000))
     }
 
-    /// Nanoseconds since the Unix epoch.
+    /// Returns the nanoseconds since the Unix epoch.
     #[inline]
     pub const fn nanos(self) -> u64 {
         self.0
     }
 
-    /// How long ago `earlier` was; zero if it lies ahead.
+    /// Returns the time since `earlier`; zero if `earlier` is later than this instant.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 
-    /// The instant `nanos` nanoseconds later.
+    /// Returns the instant `nanos` nanoseconds later.
     #[inline]
     pub(crate) const fn after(self, nanos: u64) -> Self {
         Self::from_nanos(self.0.saturating_add(nanos))
@@ -78,7 +79,7 @@ impl fmt::Display for Time {
     }
 }
 
-/// A span in nanoseconds, saturating.
+/// Returns a span in nanoseconds, saturating.
 pub(crate) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

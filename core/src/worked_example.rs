@@ -1,4 +1,4 @@
-//! For the worked examples: a limit, a state and a time, driven by hand.
+//! The fixture of worked examples: a limit, a state and a time that the test moves.
 
 use core::time::Duration;
 
@@ -18,14 +18,14 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// A time of day, far from the epoch.
+/// Returns a time of day, far from the Unix epoch.
 pub(crate) fn hours_and_minutes(hours: u64, minutes: u64) -> Time {
     Time::from_secs(20_000 * 86_400 + hours * 3600 + minutes * 60)
 }
 
 impl Example {
     pub(crate) fn new(limit: LimitBuilder) -> Self {
-        let limit = limit.build("tried").expect("a valid limit");
+        let limit = limit.build("example").expect("valid");
         Self { limit, state: State::default(), now: hours_and_minutes(0, 0) }
     }
 
@@ -42,14 +42,14 @@ impl Example {
     }
 
     pub(crate) fn change(&mut self, limit: LimitBuilder) {
-        self.limit = limit.build("tried").expect("a valid limit");
+        self.limit = limit.build("example").expect("valid");
     }
 
     fn charge(&mut self, with: impl FnOnce(Charge<'_>) -> Charge<'_>) -> Decision {
         let charge = with(self.limit.charge("key"));
-        charge.supported().expect("the algorithm can do that");
-        let ask = charge.ask;
-        self.state.decide(&self.limit, self.now, &ask)
+        charge.supported().expect("supported by the algorithm");
+        let operation = charge.operation;
+        self.state.decide(&self.limit, self.now, &operation)
     }
 
     fn act(&mut self, cost: u32, action: Action) -> Decision {

@@ -1,14 +1,16 @@
-//! Every algorithm beside a slow, obviously right model of its definition, along random traces, through the
-//! public interface only; and the promises that all of them keep.
+//! Compares every algorithm with a slow and simple model of its definition, on random traces through the public API;
+//! and checks the guarantees that all algorithms share.
 
 /// Inline, so that the modules lie in `models/` beside this file.
 mod models {
-    // What is asked: limits, traces, and the check of every answer's promises.
+    // Random limits and traces, what counting models share, and the guarantees of every decision.
+    mod counting;
+    mod guarantees;
     mod limits;
-    mod promises;
+    mod steps;
     mod trace;
 
-    // One model per algorithm or family.
+    // One model per algorithm or family of algorithms.
     mod concurrency;
     mod fixed_window;
     mod interval_bucket;
@@ -22,9 +24,9 @@ mod models {
 
     // What holds for every limit.
     mod block_time;
-    mod changes;
     mod clock_set_back;
     mod extremes;
-    mod settling;
+    mod parameter_changes;
+    mod requests;
     mod snapshots;
 }

@@ -1,16 +1,15 @@
-//! With the feature `serde`, what travels between stores can be serialized.
+//! With the feature `serde`, the types that stores exchange can be serialized.
 
 #![cfg(feature = "serde")]
 
-use tollgate_core::store::{Snapshot, Tat};
+use tollgate_core::store::Snapshot;
 use tollgate_core::{AlgorithmKind, Time};
 
-fn travels<T: serde::Serialize + serde::de::DeserializeOwned>() {}
+fn assert_serializable<T: serde::Serialize + serde::de::DeserializeOwned>() {}
 
 #[test]
-fn snapshots_and_times_travel() {
-    travels::<Snapshot>();
-    travels::<Tat>();
-    travels::<Time>();
-    travels::<AlgorithmKind>();
+fn snapshots_and_times_are_serializable() {
+    assert_serializable::<Snapshot>();
+    assert_serializable::<Time>();
+    assert_serializable::<AlgorithmKind>();
 }

@@ -1,4 +1,4 @@
-//! The conformance suite through `Synced`, with a memory store as centre.
+//! The conformance suite through `Synced`, with a memory store as the central store.
 
 mod through;
 
@@ -13,7 +13,7 @@ impl Subject for Memory {
     type Store = MemoryStore;
 
     async fn open(&self) -> MemoryStore {
-        MemoryStore::config().keys(4_096).build()
+        MemoryStore::config().max_keys(4_096).build()
     }
 }
 

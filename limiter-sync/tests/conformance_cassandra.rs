@@ -1,5 +1,5 @@
-//! The conformance suite through `Synced`, with one real Cassandra as centre: a container, or whatever
-//! `TOLLGATE_TEST_CASSANDRA` names. As `tollgate::connect` makes a store: with its calls gathered.
+//! The conformance suite through `Synced`, with one real Cassandra as the central store: a container, or the cluster
+//! that `TOLLGATE_TEST_CASSANDRA` names. As `tollgate::connect` creates a store: with its calls coalesced.
 
 mod through;
 
@@ -10,7 +10,6 @@ use tokio::sync::OnceCell;
 use tollgate_conformance::Subject;
 use tollgate_resilience::Coalesced;
 use tollgate_store_cassandra::{CassandraStore, Config, Replication};
-use tollgate_testkit as servers;
 
 #[derive(Default)]
 struct Cassandra {
@@ -22,14 +21,14 @@ impl Subject for Cassandra {
 
     async fn open(&self) -> Self::Store {
         let connect = async || {
-            let url = servers::cassandra_url().await;
+            let url = tollgate_testkit::cassandra_url().await;
             let config = Config::new(format!("{url}/synced")).call_timeout(Duration::from_secs(20));
             config.create_schema(&Replication::Simple(1)).await.expect("a schema");
-            config.must_be_there().connect().await.expect("a cluster to try")
+            config.require_reachable().connect().await.expect("a cluster")
         };
         let store = self.store.get_or_init(connect).await.clone();
-        // One for each trial: those who gather share a time, and trials have their own.
-        Coalesced::new(store).in_flight(1).patience(Duration::from_secs(10))
+        // One per trial: a coalesced call has one time, and each trial has its own.
+        Coalesced::builder(store).max_in_flight(1).overtake_after(Duration::from_secs(10)).build()
     }
 
     // A step takes milliseconds.

@@ -1,5 +1,5 @@
-//! The conformance suite through `Synced`, with one real Redis as centre: a container, or whatever `TOLLGATE_TEST_REDIS`
-//! names.
+//! The conformance suite through `Synced`, with one real Redis as the central store: a container, or the server that
+//! `TOLLGATE_TEST_REDIS` names.
 
 mod through;
 
@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use tokio::sync::OnceCell;
 use tollgate_conformance::Subject;
 use tollgate_store_redis::{Config, RedisStore};
-use tollgate_testkit as servers;
 
 #[derive(Default)]
 struct Redis {
@@ -20,14 +19,14 @@ impl Subject for Redis {
 
     async fn open(&self) -> RedisStore {
         let connect = async || {
-            let url = servers::redis_url().await;
-            // Replays bring their own time along, and states outlive whatever they do with it.
-            Config::new(url).by_callers_time().must_be_there().connect().await.expect("a server to try")
+            let url = tollgate_testkit::redis_url().await;
+            // Replays pass their own time.
+            Config::new(url).caller_clock().require_reachable().connect().await.expect("a server")
         };
         self.store.get_or_init(connect).await.clone()
     }
 
-    // Replays of the whole length go through a node with a memory store as centre, and to Redis without a node.
+    // Replays of the full length run through a node around a memory store, and on Redis without a node.
     fn replay_steps(&self) -> usize {
         500
     }

@@ -1,8 +1,8 @@
-//! Several processes around one Redis: they learn of each other by exchanging, and one that is killed takes only what it
-//! had not told with it.
+//! Several processes around one Redis: they learn of each other in sync rounds, and a process that is killed loses only
+//! the deltas that it had not sent.
 //!
-//! The test starts itself again. Such a process is a node that does what the parent writes to it, line by line, and answers
-//! each line with one.
+//! The test starts itself again. Each child process is a node that executes the commands which the parent writes to it,
+//! one per line, and answers each with one line.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
@@ -14,17 +14,16 @@ use tollgate_core::store::Store;
 use tollgate_core::{IdempotencyKey, Limit, SystemClock, Timer};
 use tollgate_limiter_sync::Synced;
 use tollgate_store_redis::{Config, RedisStore};
-use tollgate_testkit as servers;
 
-/// What a trial does.
+/// The body of a trial.
 type Body = fn(&Handle);
 
-/// The argument that makes a process of this test a node.
+/// The argument that makes this program a node.
 const NODE: &str = "--node";
-/// How long a node waits before it looks again whether it has exchanged.
-const MOMENT: Duration = Duration::from_millis(1);
-/// How often it does so, before it gives up.
-const PATIENCE: u32 = 30_000;
+/// The pause between two checks whether a node has synchronized.
+const PAUSE: Duration = Duration::from_millis(1);
+/// The number of such checks before a timeout.
+const MAX_CHECKS: u32 = 30_000;
 
 fn main() -> ExitCode {
     let runtime = Runtime::new().expect("a runtime");
@@ -32,13 +31,13 @@ fn main() -> ExitCode {
     if let [flag, url, key] = &arguments[..]
         && flag == NODE
     {
-        runtime.block_on(Node::connect(url, key)).obey(&runtime);
+        runtime.block_on(Node::connect(url, key)).execute_commands(&runtime);
         return ExitCode::SUCCESS;
     }
     let trials: [(&str, Body); 3] = [
-        ("two_processes_agree_after_two_exchanges", agree),
-        ("what_a_killed_process_had_told_is_there", killed_at_rest),
-        ("a_process_that_is_killed_at_work_takes_what_it_had_not_told", killed_at_work),
+        ("two_processes_agree_after_two_sync_rounds", agree),
+        ("deltas_sent_by_a_killed_process_are_kept", killed_when_idle),
+        ("a_process_killed_under_load_loses_only_unsent_deltas", killed_under_load),
     ];
     let trials = trials.into_iter().map(|(name, trial)| {
         let handle = runtime.handle().clone();
@@ -50,103 +49,106 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
 }
 
-/// So long that nothing comes back while this runs.
+/// Returns a limit that refills nothing while this test runs.
 fn limit() -> Limit {
     Limit::per(1_000_000, Duration::from_secs(366 * 86_400)).fixed_window().build("api").expect("valid")
 }
 
 async fn connect(url: &str) -> RedisStore {
-    // The machine may be busy: no call is given up.
-    let config = Config::new(url).call_timeout(Duration::from_secs(30)).must_be_there();
+    // The machine may be busy: no call times out.
+    let config = Config::new(url).call_timeout(Duration::from_secs(30)).require_reachable();
     config.connect().await.expect("the parent's server")
 }
 
-// What is tried.
+// Trials.
 
-/// Rounds in which everybody takes once and then exchanges twice, to tell and to be told.
+/// In each round both processes take once and then synchronize twice, to send and to receive.
 fn agree(runtime: &Handle) {
-    let scene = Scene::new(runtime);
-    let mut processes = [scene.process(), scene.process()];
+    let fixture = Fixture::new(runtime);
+    let mut processes = [fixture.process(), fixture.process()];
     let mut granted = 0;
     let agreed = (0..5).any(|round| {
         for (process, cost) in processes.iter_mut().zip([3, 5]) {
-            granted += process.ask(&format!("take {}", cost + round));
+            granted += process.call(&format!("take {}", cost + round));
         }
         for process in &mut processes {
-            process.tell("exchanged-twice");
+            process.send("sync-twice");
         }
         let seen = processes.each_mut().map(Process::answer);
-        let left = scene.left(runtime);
-        assert_eq!(left, limit().capacity() - granted, "everything is told");
-        assert!(seen.contains(&left), "who tells last is told everything: {seen:?}, and there are {left}");
-        // The second exchange of one may be sooner than the first of the other; then it knows after the next round.
+        let left = fixture.left(runtime);
+        assert_eq!(left, limit().capacity() - granted, "everything was sent");
+        assert!(
+            seen.contains(&left),
+            "the last one to send receives everything: {seen:?}, and {left} remain"
+        );
+        // The second sync round of one may be before the first of the other; it knows after the next round.
         seen == [left, left]
     });
-    assert!(agreed, "they never do");
+    assert!(agreed, "the processes never agree");
 }
 
-fn killed_at_rest(runtime: &Handle) {
-    let scene = Scene::new(runtime);
-    let mut process = scene.process();
-    assert_eq!(process.ask("take 40"), 40);
-    process.ask("exchanged-twice");
-    assert_eq!(limit().capacity() - scene.left(runtime), 40);
+fn killed_when_idle(runtime: &Handle) {
+    let fixture = Fixture::new(runtime);
+    let mut process = fixture.process();
+    assert_eq!(process.call("take 40"), 40);
+    process.call("sync-twice");
+    assert_eq!(limit().capacity() - fixture.left(runtime), 40);
     process.kill();
-    assert_eq!(limit().capacity() - scene.left(runtime), 40, "what it had told is there");
-    // Whoever comes next goes on from there.
-    let mut next = scene.process();
-    assert_eq!(next.ask("take 2"), 2);
-    assert_eq!(next.ask("exchanged-twice"), limit().capacity() - 42);
+    assert_eq!(limit().capacity() - fixture.left(runtime), 40, "sent deltas are kept");
+    // The next process continues from there.
+    let mut next = fixture.process();
+    assert_eq!(next.call("take 2"), 2);
+    assert_eq!(next.call("sync-twice"), limit().capacity() - 42);
 }
 
-/// A process that takes all the time and says what it has told, killed in the middle of it.
-fn killed_at_work(runtime: &Handle) {
-    let scene = Scene::new(runtime);
+/// Kills a process that takes all the time and reports what it has sent.
+fn killed_under_load(runtime: &Handle) {
+    let fixture = Fixture::new(runtime);
     for _ in 0..10 {
-        let before = scene.left(runtime);
-        let mut process = scene.process();
-        process.tell("work");
-        let (mut told, mut taken) = (0, 0);
-        while told < 200 {
-            process.report(&mut told, &mut taken).expect("a process that works");
+        let before = fixture.left(runtime);
+        let mut process = fixture.process();
+        process.send("work");
+        let (mut sent, mut taken) = (0, 0);
+        while sent < 200 {
+            process.report(&mut sent, &mut taken).expect("a running process");
         }
-        process.child.kill().expect("a process that runs");
-        // What it said before it ended.
-        while process.report(&mut told, &mut taken).is_some() {}
+        process.child.kill().expect("a running process");
+        // What it reported before its end.
+        while process.report(&mut sent, &mut taken).is_some() {}
         process.kill();
-        let booked = before - scene.left(runtime);
-        assert!(told <= booked && booked <= taken, "{told} told, {booked} booked, {taken} taken");
+        let debited = before - fixture.left(runtime);
+        assert!(sent <= debited && debited <= taken, "{sent} sent, {debited} debited, {taken} taken");
     }
 }
 
-/// A key of its own on the server of all trials.
-struct Scene {
+/// A key of its own on the server that all trials share.
+struct Fixture {
     url: String,
     key: String,
-    centre: RedisStore,
+    central: RedisStore,
 }
 
-impl Scene {
+impl Fixture {
     fn new(runtime: &Handle) -> Self {
-        let url = runtime.block_on(servers::redis_url());
-        let centre = runtime.block_on(connect(&url));
-        Self { url, key: format!("{:032x}", IdempotencyKey::unique().get()), centre }
+        let url = runtime.block_on(tollgate_testkit::redis_url());
+        let central = runtime.block_on(connect(&url));
+        Self { url, key: format!("{:032x}", IdempotencyKey::unique().get()), central }
     }
 
     fn process(&self) -> Process {
         Process::start(&self.url, &self.key)
     }
 
-    /// What the centre has left.
+    /// Returns the central balance.
     fn left(&self, runtime: &Handle) -> u32 {
         let limit = limit();
-        let look = limit.charge(&self.key).with_cost(0);
-        let seen = runtime.block_on(self.centre.decide_one(&look, &SystemClock::new()));
-        seen.expect("the centre answers").remaining()
+        let peek = limit.charge(&self.key).with_cost(0);
+        let seen = runtime.block_on(self.central.decide_one(&peek, &SystemClock::new()));
+        seen.expect("the central store answers").remaining()
     }
 }
 
-/// This test once more, in a process of its own.
+/// A child process: this program as a node.
 struct Process {
     child: Child,
     input: ChildStdin,
@@ -155,54 +157,54 @@ struct Process {
 
 impl Process {
     fn start(url: &str, key: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().expect("this test"))
+        let mut child = Command::new(std::env::current_exe().expect("the path of this program"))
             .args([NODE, url, key])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("this test again");
+            .expect("a child process");
         let input = child.stdin.take().expect("a pipe");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
         Self { child, input, output }
     }
 
-    fn tell(&mut self, what: &str) {
-        writeln!(self.input, "{what}").expect("a process that listens");
+    fn send(&mut self, command: &str) {
+        writeln!(self.input, "{command}").expect("a process that reads");
     }
 
     fn answer(&mut self) -> u32 {
         self.line().expect("an answer").parse().expect("a number")
     }
 
-    fn ask(&mut self, what: &str) -> u32 {
-        self.tell(what);
+    fn call(&mut self, command: &str) -> u32 {
+        self.send(command);
         self.answer()
     }
 
-    /// `None` at the end, even if that is in the middle of a line.
+    /// Reads a line. `None` at the end, also in the middle of a line.
     fn line(&mut self) -> Option<String> {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("text");
         line.strip_suffix('\n').map(str::to_owned)
     }
 
-    /// Reads one of the lines of a process that works.
-    fn report(&mut self, told: &mut u32, taken: &mut u32) -> Option<()> {
+    /// Reads a line of a process under load.
+    fn report(&mut self, sent: &mut u32, taken: &mut u32) -> Option<()> {
         let line = self.line()?;
         let (what, number) = line.split_once(' ').expect("a word and a number");
-        let known = if what == "told" { told } else { taken };
-        *known = number.parse().expect("a number");
+        let count = if what == "sent" { sent } else { taken };
+        *count = number.parse().expect("a number");
         Some(())
     }
 
-    /// At once, without a word to it.
+    /// Kills the process without a shutdown.
     fn kill(mut self) {
-        self.child.kill().expect("a process that was not waited for");
+        self.child.kill().expect("a child process");
         let _ = self.child.wait().expect("a process that ends");
     }
 }
 
-/// One of the processes.
+/// The node of a child process.
 struct Node {
     synced: Synced<RedisStore>,
     limit: Limit,
@@ -211,62 +213,62 @@ struct Node {
 
 impl Node {
     async fn connect(url: &str, key: &str) -> Self {
-        let synced = Synced::new(connect(url).await).every(Duration::from_millis(20));
+        let synced = Synced::builder(connect(url).await).interval(Duration::from_millis(20)).build();
         Self { synced, limit: limit(), key: key.to_owned() }
     }
 
-    /// Does what it is told until the parent is gone.
-    fn obey(&self, runtime: &Runtime) {
+    /// Executes commands until the parent closes the pipe.
+    fn execute_commands(&self, runtime: &Runtime) {
         for line in std::io::stdin().lines() {
             let line = line.expect("text");
             match line.split_once(' ') {
                 Some(("take", cost)) => {
                     println!("{}", runtime.block_on(self.take(cost.parse().expect("a number"))).0);
                 }
-                None if line == "exchanged-twice" => {
-                    println!("{}", runtime.block_on(self.exchanged_twice()));
+                None if line == "sync-twice" => {
+                    println!("{}", runtime.block_on(self.synced_twice()));
                 }
                 None if line == "work" => runtime.block_on(self.work()),
-                _ => panic!("not understood: {line}"),
+                _ => panic!("unknown command: {line}"),
             }
         }
     }
 
-    /// What is granted, and what is left.
+    /// Returns what is granted, and what remains.
     async fn take(&self, cost: u32) -> (u32, u32) {
         let charge = self.limit.charge(&self.key).with_cost(cost);
-        let decision = self.synced.decide_one(&charge, &SystemClock::new()).await.expect("decided here");
+        let decision = self.synced.decide_one(&charge, &SystemClock::new()).await.expect("decided locally");
         (decision.granted(), decision.remaining())
     }
 
-    /// What is left, once the task has exchanged twice and nothing is owed.
-    async fn exchanged_twice(&self) -> u32 {
-        let before = self.synced.insight().exchanges;
-        for _ in 0..PATIENCE {
-            let insight = self.synced.insight();
-            if insight.exchanges >= before + 2 && insight.owing == 0 {
+    /// Returns what remains, once the task has run two sync rounds and nothing is pending.
+    async fn synced_twice(&self) -> u32 {
+        let before = self.synced.stats().sync_rounds;
+        for _ in 0..MAX_CHECKS {
+            let stats = self.synced.stats();
+            if stats.sync_rounds >= before + 2 && stats.pending == 0 {
                 return self.take(0).await.1;
             }
-            // The task has its own time.
-            SystemClock::new().sleep(MOMENT).await;
+            // Lets the task run.
+            SystemClock::new().sleep(PAUSE).await;
         }
-        panic!("it never exchanges twice: {:?}", self.synced.insight());
+        panic!("no two sync rounds: {:?}", self.synced.stats());
     }
 
-    /// Takes without end. Says what it is going to have taken before it takes, and what it has told: what it had taken when
-    /// an exchange began that has been answered by now.
+    /// Takes for ever. Reports what it will have taken before each take, and what it has sent: what it had taken at the
+    /// start of a sync round that has been answered since.
     async fn work(&self) {
-        let (mut taken, mut noted, mut since) = (0, 0, self.synced.insight().exchanges);
+        let (mut taken, mut sent, mut since) = (0, 0, self.synced.stats().sync_rounds);
         loop {
             println!("taken {}", taken + 1);
             taken += self.take(1).await.0;
-            // The first to be answered may have begun before.
-            if self.synced.insight().exchanges >= since + 2 {
-                println!("told {noted}");
-                (noted, since) = (taken, self.synced.insight().exchanges);
+            // The first of the two rounds may have started before.
+            if self.synced.stats().sync_rounds >= since + 2 {
+                println!("sent {sent}");
+                (sent, since) = (taken, self.synced.stats().sync_rounds);
             }
-            // Others need the machine as well.
-            SystemClock::new().sleep(MOMENT).await;
+            // Leaves time for the task and the server.
+            SystemClock::new().sleep(PAUSE).await;
         }
     }
 }

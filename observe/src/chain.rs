@@ -1,40 +1,40 @@
-//! Something for each of a few words, made when the word is first met.
+//! An append-only map for a few keys, whose values are created on first use.
 //!
-//! A limit has a counter for each outcome and source that it has seen. To make all that there could be would fill
-//! exporters with zeros; a map would have to be locked to grow. A chain only ever grows at its end, so whoever reads
-//! it waits for nobody, and what is met first, which is what is met most, is found first.
+//! A limit has a counter for each combination of outcome and source that has occurred. Creating all possible ones would
+//! fill exporters with zeros, and a hash map would need a lock to grow. A chain only grows at its end, so readers never
+//! block. The most frequent keys tend to occur first, and are found first.
 
 use std::sync::OnceLock;
 
-/// Values by word. For few words: it is searched from the front.
+/// Values by key, searched from the front: for few keys only.
 #[derive(Debug)]
-pub(crate) struct Chain<W, V> {
-    first: OnceLock<Box<Link<W, V>>>,
+pub(crate) struct Chain<K, V> {
+    first: OnceLock<Box<Link<K, V>>>,
 }
 
 #[derive(Debug)]
-struct Link<W, V> {
-    word: W,
+struct Link<K, V> {
+    key: K,
     value: V,
-    rest: Chain<W, V>,
+    rest: Chain<K, V>,
 }
 
-impl<W, V> Default for Chain<W, V> {
+impl<K, V> Default for Chain<K, V> {
     fn default() -> Self {
         Self { first: OnceLock::new() }
     }
 }
 
-impl<W: Copy + PartialEq, V> Chain<W, V> {
-    /// The word's value; made, if it is the first time.
+impl<K: Copy + PartialEq, V> Chain<K, V> {
+    /// Returns the key's value; creates it on first use.
     #[inline]
-    pub(crate) fn get(&self, word: W, make: impl Fn() -> V) -> &V {
+    pub(crate) fn get(&self, key: K, create: impl Fn() -> V) -> &V {
         let mut chain = self;
         loop {
-            // Of several that make the next link at once one wins; the others look at what it made, and go on.
+            // If several threads create the next link at once, one wins, and the others continue with its link.
             let link =
-                chain.first.get_or_init(|| Box::new(Link { word, value: make(), rest: Self::default() }));
-            if link.word == word {
+                chain.first.get_or_init(|| Box::new(Link { key, value: create(), rest: Self::default() }));
+            if link.key == key {
                 return &link.value;
             }
             chain = &link.rest;
@@ -49,17 +49,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_word_has_one_value_made_once() {
-        let (chain, made) = (Chain::default(), Cell::new(0));
-        let get = |word: u8| {
-            *chain.get(word, || {
-                made.set(made.get() + 1);
-                word * 10
+    fn each_key_has_one_value_that_is_created_once() {
+        let (chain, created) = (Chain::default(), Cell::new(0));
+        let get = |key: u8| {
+            *chain.get(key, || {
+                created.set(created.get() + 1);
+                key * 10
             })
         };
-        for word in [3, 1, 2, 3, 2, 1] {
-            assert_eq!(get(word), word * 10);
+        for key in [3, 1, 2, 3, 2, 1] {
+            assert_eq!(get(key), key * 10);
         }
-        assert_eq!(made.get(), 3);
+        assert_eq!(created.get(), 3);
     }
 }

@@ -1,26 +1,27 @@
-//! Tollgate's [events](tollgate_core::Event) as metrics and as lines of a log.
+//! Metrics and logs for Tollgate, a rate limiter: its [events](tollgate_core::Event) as counters, gauges and
+//! histograms (Prometheus or any other exporter), and as `tracing` log lines.
 //!
-//! Limiters, and the stores around stores, tell an [`Observer`](tollgate_core::Observer) what happens. [`Metrics`]
-//! counts it for whatever exporter a program has installed behind the [`metrics`](https://docs.rs/metrics) facade;
-//! [`Log`] writes it down through [`tracing`]. [`All`] tells several.
+//! Limiters and wrappers around stores report events to an [`Observer`](tollgate_core::Observer). [`Metrics`] records
+//! them through the [`metrics`](https://docs.rs/metrics) facade, for the exporter that the program has installed.
+//! [`Log`] writes them through [`tracing`]. [`Fanout`] forwards them to several observers.
 //!
 //! ```
 //! use std::sync::Arc;
 //!
 //! use tollgate_core::{Limit, Limiter};
-//! use tollgate_observe::{All, Log, Metrics};
+//! use tollgate_observe::{Fanout, Log, Metrics};
 //! use tollgate_store_memory::MemoryStore;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let store = MemoryStore::new();
-//! // Install the exporter first: metrics go to the one that is there when they are first needed.
-//! let limiter = Limiter::new(store).observed_by(Arc::new(Metrics::new()));
+//! // Install the exporter first: a metric is registered with the recorder that is installed at its first use.
+//! let limiter = Limiter::new(store).with_observer(Arc::new(Metrics::new()));
 //! assert!(limiter.check_now(&Limit::per_second(50).build("api")?, "user:42").is_allowed());
 //!
 //! // Or both.
 //! # let store = MemoryStore::new();
-//! let both = All::new().and(Arc::new(Metrics::new())).and(Arc::new(Log::new()));
-//! let limiter = Limiter::new(store).observed_by(Arc::new(both));
+//! let both = Fanout::new().and(Arc::new(Metrics::new())).and(Arc::new(Log::new()));
+//! let limiter = Limiter::new(store).with_observer(Arc::new(both));
 //! # let _ = limiter;
 //! # Ok(())
 //! # }
@@ -30,44 +31,43 @@
 //!
 //! | name | type | labels | meaning |
 //! |---|---|---|---|
-//! | `tollgate_decisions_total` | counter | `limit`, `outcome`, `source` | charges that were decided |
-//! | `tollgate_fallbacks_total` | counter | `limit`, `reason`, `source` | charges that something other than the store decided |
-//! | `tollgate_folded_total` | counter | | decisions and fallbacks that were counted under `limit="(other)"` |
+//! | `tollgate_decisions_total` | counter | `limit`, `outcome`, `source` | decisions on charges |
+//! | `tollgate_fallbacks_total` | counter | `limit`, `reason`, `source` | decisions that a fallback made |
+//! | `tollgate_limit_label_overflow_total` | counter | | decisions and fallbacks with `limit="(other)"` |
 //! | `tollgate_breaker_state` | gauge | `state` | 1 for the state of the breaker that changed last, 0 for the others |
-//! | `tollgate_breaker_changes_total` | counter | `state` | changes of breakers to that state |
-//! | `tollgate_handovers_total` | counter | | times that a store was told what was consumed while it was away |
-//! | `tollgate_handed_over_keys_total` | counter | | keys that it was told about |
-//! | `tollgate_handover_lost_total` | counter | | how much it could not be told, in tokens |
-//! | `tollgate_exchange_seconds` | histogram | | how long exchanges of local and central state took |
-//! | `tollgate_exchanged_keys_total` | counter | | keys that were exchanged |
-//! | `tollgate_exchange_errors_total` | counter | `kind` | exchanges that the central store did not answer in full |
-//! | `tollgate_exchange_debt_tokens` | gauge | | how far below zero a key was at most at the last exchange |
-//! | `tollgate_exchange_silence_seconds` | gauge | | how long the central store has not answered |
-//! | `tollgate_store_call_seconds` | histogram | | how long calls of stores took, whether they failed or not |
-//! | `tollgate_store_errors_total` | counter | `kind` | calls of stores that failed |
+//! | `tollgate_breaker_changes_total` | counter | `state` | changes of circuit breakers to this state |
+//! | `tollgate_reconciliations_total` | counter | | reconciliations with the store after an outage |
+//! | `tollgate_reconciled_keys_total` | counter | | keys that were reconciled |
+//! | `tollgate_reconciliation_lost_tokens_total` | counter | | granted tokens that could not be reconciled |
+//! | `tollgate_sync_round_seconds` | histogram | | duration of sync rounds with the central store |
+//! | `tollgate_synced_keys_total` | counter | | keys that took part in sync rounds |
+//! | `tollgate_sync_errors_total` | counter | `kind` | sync rounds that the central store did not answer in full |
+//! | `tollgate_sync_debt_tokens` | gauge | | largest debt of a key in the last sync round, in tokens |
+//! | `tollgate_sync_stale_seconds` | gauge | | time for which the central store has not answered |
+//! | `tollgate_store_call_seconds` | histogram | | duration of store calls, including those that failed |
+//! | `tollgate_store_errors_total` | counter | `kind` | store calls that failed |
 //!
-//! A charge that something other than the store decided is a decision as well: it is among the decisions with its
-//! source, and among the fallbacks with the reason.
+//! A decision of a fallback counts twice: among the decisions with its source, and among the fallbacks with its reason.
 //!
-//! Labels are bounded, whatever a program is asked. `outcome`, `source`, `reason`, `kind` and `state` are words of
-//! Tollgate's own ([`Outcome::as_str`](tollgate_core::Outcome::as_str) and so on). Keys are never labels. Names of
-//! limits are, and a program may make them from what its users say; so only the first [`MOST_LIMITS`] (or
-//! [as many as wanted](Metrics::most_limits)) get a label of their own, and the rest share [`OTHER`].
+//! The number of time series is bounded. The values of `outcome`, `source`, `reason`, `kind` and `state` are fixed
+//! names of Tollgate ([`Outcome::as_str`](tollgate_core::Outcome::as_str) and so on). Keys are never labels. Names of
+//! limits are labels, and a program may derive them from user input: only the first [`MAX_LIMITS`] names (or [another
+//! number](Metrics::max_limits)) get a label of their own, and all others share the label [`OTHER`].
 //!
 //! # Layout
 //!
-//! - [`Metrics`] (`metrics`): for the facade; `metrics::names`: what the metrics are called.
-//! - [`Log`] (`log`): for tracing; `log::episode`: one line for many events.
-//! - [`All`] (`all`): several observers.
-//! - `limits`: what is kept for each limit, bounded; `chain`: what is kept for each of a few words.
+//! - [`Metrics`] (`metrics`): for the `metrics` facade; `metrics::names`: names and descriptions.
+//! - [`Log`] (`log`): for `tracing`; `log::throttle`: one line for many events.
+//! - [`Fanout`] (`fanout`): several observers.
+//! - `limits`: a bounded map by limit name; `chain`: an append-only map for a few keys.
 
-mod all;
 mod chain;
+mod fanout;
 mod limits;
 mod log;
 mod metrics;
 
-pub use all::All;
-pub use limits::{MOST_LIMITS, OTHER};
+pub use fanout::Fanout;
+pub use limits::{MAX_LIMITS, OTHER};
 pub use log::Log;
 pub use metrics::Metrics;

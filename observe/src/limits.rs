@@ -1,4 +1,4 @@
-//! Something for each limit by its name, for at most so many names.
+//! A map by limit name with a bounded number of names.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -7,18 +7,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use arc_swap::ArcSwap;
 use foldhash::fast::RandomState;
 
-/// How many limits are told apart, unless another number was asked for.
-pub const MOST_LIMITS: usize = 1_000;
+/// The default number of limits with a label of their own.
+pub const MAX_LIMITS: usize = 1_000;
 
-/// What limits are called that came when there was no room for more names.
+/// The label of all limits beyond that number.
 pub const OTHER: &str = "(other)";
 
-/// What a limit is called outside of this program.
+/// The label of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Label<'a> {
-    /// By its name.
+    /// Its name.
     Own(&'a str),
-    /// Like all others for whose names there was no room.
+    /// [`OTHER`], shared by all limits beyond the bound.
     Shared,
 }
 
@@ -31,33 +31,32 @@ impl<'a> Label<'a> {
     }
 }
 
-/// Values by the name of a limit. Names are never forgotten: what they label outside of this program isn't either.
+/// Values by limit name. Names are never removed: exporters keep their time series as well.
 ///
-/// Limits are read with every decision and new ones are rare, so readers take no lock and whoever adds one copies
-/// the map.
-pub(crate) struct Limits<V> {
-    most: usize,
+/// The map is read with every decision and new limits are rare. So readers take no lock, and a writer copies the map.
+pub(crate) struct PerLimit<V> {
+    max: usize,
     named: ArcSwap<Map<V>>,
-    /// Held by whoever adds one.
+    /// Held while a name is added.
     adding: Mutex<()>,
     other: V,
 }
 
 type Map<V> = HashMap<Arc<str>, Arc<V>, RandomState>;
 
-impl<V: Default> Limits<V> {
-    pub(crate) fn new(most: usize) -> Self {
-        Self { most, named: ArcSwap::default(), adding: Mutex::default(), other: V::default() }
+impl<V: Default> PerLimit<V> {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { max, named: ArcSwap::default(), adding: Mutex::default(), other: V::default() }
     }
 
-    /// Does something with the limit's value and the label that it goes by.
+    /// Calls `work` with the limit's label and value.
     #[inline]
     pub(crate) fn with<T>(&self, name: &str, work: impl FnOnce(Label<'_>, &V) -> T) -> T {
         let named = self.named.load();
         if let Some(value) = named.get(name) {
             return work(Label::Own(name), value);
         }
-        if named.len() >= self.most {
+        if named.len() >= self.max {
             return work(Label::Shared, &self.other);
         }
         drop(named);
@@ -67,7 +66,7 @@ impl<V: Default> Limits<V> {
         }
     }
 
-    /// A value for a new name. `None` if the last place has gone to another meanwhile.
+    /// Adds a name and returns its value. `None` if another thread added the last name within the bound.
     #[cold]
     fn add(&self, name: &str) -> Option<Arc<V>> {
         let _adding = self.adding.lock().unwrap_or_else(PoisonError::into_inner);
@@ -75,22 +74,22 @@ impl<V: Default> Limits<V> {
         if let Some(value) = named.get(name) {
             return Some(Arc::clone(value));
         }
-        if named.len() >= self.most {
+        if named.len() >= self.max {
             return None;
         }
         let value = Arc::new(V::default());
-        let mut more = Map::clone(&named);
-        more.insert(name.into(), Arc::clone(&value));
-        self.named.store(Arc::new(more));
+        let mut extended = Map::clone(&named);
+        extended.insert(name.into(), Arc::clone(&value));
+        self.named.store(Arc::new(extended));
         Some(value)
     }
 }
 
-impl<V> fmt::Debug for Limits<V> {
+impl<V> fmt::Debug for PerLimit<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Limits")
+        f.debug_struct("PerLimit")
             .field("named", &self.named.load().len())
-            .field("most", &self.most)
+            .field("max", &self.max)
             .finish_non_exhaustive()
     }
 }
@@ -102,8 +101,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_names_are_told_apart_and_the_rest_are_not() {
-        let limits = Limits::<AtomicUsize>::new(2);
+    fn the_first_names_get_their_own_label_and_the_others_share_one() {
+        let limits = PerLimit::<AtomicUsize>::new(2);
         let count = |name: &str| {
             let add = |label: Label<'_>, count: &AtomicUsize| {
                 (label.as_str().to_owned(), count.fetch_add(1, Ordering::Relaxed) + 1)
@@ -118,9 +117,9 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_add_at_once_lose_nothing_and_stay_within_the_bound() {
+    fn concurrent_additions_lose_nothing_and_stay_within_the_bound() {
         const ROUNDS: usize = 2_000;
-        let rounds: Vec<_> = (0..ROUNDS).map(|_| Limits::<AtomicUsize>::new(2)).collect();
+        let rounds: Vec<_> = (0..ROUNDS).map(|_| PerLimit::<AtomicUsize>::new(2)).collect();
         let arrived: Vec<_> = (0..ROUNDS).map(|_| AtomicUsize::new(0)).collect();
         std::thread::scope(|scope| {
             let rounds = || rounds.iter().zip(&arrived);

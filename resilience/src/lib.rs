@@ -1,16 +1,43 @@
-//! Stores around stores, for when a store fails, is slow, or has to be left out.
+//! Resilience for [Tollgate](https://docs.rs/tollgate) rate limiters: a deadline, a circuit breaker, local fallback and
+//! reconciliation for a store such as Redis or Cassandra that fails; request coalescing and batching for hot keys; a
+//! kill switch, shadow mode (dry run), an allow list and a deny list at run time.
+//!
+//! Each of them is a wrapper: a [`Store`](tollgate_core::store::Store) around a store. They stack in any order; the
+//! intended one is `Switched<Guarded<Coalesced<S>>>`.
+//!
+//! ```
+//! use tollgate_core::{Limit, Limiter};
+//! use tollgate_resilience::{Coalesced, FallbackStore, Guarded, OnFailure, Share, Switched};
+//! use tollgate_store_memory::MemoryStore;
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let redis = MemoryStore::new(); // for a store that can fail
+//! let guarded = Guarded::builder(Coalesced::new(redis))
+//!     .on_failure(FallbackStore::new(MemoryStore::new(), Share::one_of(10))) // ten processes share the limits
+//!     .on_failure_of("login", OnFailure::Deny)
+//!     .build();
+//! let store = Switched::new(guarded);
+//! let switches = store.switches().clone();
+//! let limiter = Limiter::new(store);
+//!
+//! let api = Limit::per_second(50).build("api")?;
+//! switches.shadow("api"); // count what would be denied, and deny nothing
+//! assert!(limiter.check(&api, "user:42").await?.is_allowed());
+//! # Ok(())
+//! # }
+//! ```
 //!
 //! # Layout
 //!
-//! - [`Guarded`] (`guarded`): a deadline, a breaker, and what to do when the store fails.
-//! - [`Coalesced`] (`coalesced`): few calls for many checks.
-//! - [`Switched`], [`Switches`] (`switched`): limits that are switched off or only watched, and keys that pass or
-//!   don't, while a program runs.
+//! - [`Guarded`] (`guarded`): deadline, circuit breaker, failure policies, reconciliation.
+//! - [`Coalesced`] (`coalesced`): concurrent checks in few calls.
+//! - [`Switched`], [`Switches`] (`switched`): limits that are switched off or to shadow mode, and lists of keys.
 
 mod coalesced;
 mod guarded;
 mod switched;
 
-pub use coalesced::Coalesced;
-pub use guarded::{Counts, Guarded, Local, OnFailure, Share};
-pub use switched::{KeyList, LimitMode, ShadowReport, SwitchState, Switched, Switches};
+pub use coalesced::{Coalesced, CoalescedBuilder, CoalescedStats};
+pub use guarded::{FallbackStore, Guarded, GuardedBuilder, GuardedStats, OnFailure, Share};
+pub use switched::{KeyList, ShadowStats, SwitchState, Switched, SwitchedStats, Switches};

@@ -1,6 +1,6 @@
-//! The conformance suite on the memory store, through each wrapper and through all of them.
+//! The conformance suite on the memory store, with each wrapper and with all of them.
 
-mod through;
+mod wrapped;
 
 use std::process::ExitCode;
 
@@ -15,15 +15,15 @@ impl Subject for Memory {
 
     async fn open(&self) -> MemoryStore {
         // Small, but with room for every key of a trial.
-        MemoryStore::config().keys(4_096).build()
+        MemoryStore::config().max_keys(4_096).build()
     }
 }
 
 fn main() -> ExitCode {
-    let mut trials = through::wrappers(|| Memory);
-    trials.extend(through::through(Memory, "switched, nothing set", Switched::new));
-    trials.extend(through::through(Memory, "stacked otherwise", |store| {
-        Coalesced::new(through::guarded(through::switched(store)))
+    let mut trials = wrapped::wrappers(|| Memory);
+    trials.extend(wrapped::wrapped(Memory, "switched, nothing set", Switched::new));
+    trials.extend(wrapped::wrapped(Memory, "stacked otherwise", |store| {
+        Coalesced::new(wrapped::guarded(wrapped::switched(store)))
     }));
-    through::run(trials)
+    wrapped::run(trials)
 }

@@ -1,7 +1,7 @@
-//! The conformance suite on gathered checks of the memory store.
+//! The conformance suite on the memory store, with batched requests.
 
-mod company;
-mod yielding;
+mod batched;
+mod delayed;
 
 use std::process::ExitCode;
 
@@ -14,10 +14,10 @@ impl Subject for Memory {
     type Store = MemoryStore;
 
     async fn open(&self) -> MemoryStore {
-        MemoryStore::config().keys(4_096).build()
+        MemoryStore::config().max_keys(4_096).build()
     }
 }
 
 fn main() -> ExitCode {
-    company::run(Memory)
+    batched::run(Memory)
 }

@@ -1,11 +1,11 @@
-//! The conformance suite on gathered checks of one real Redis.
+//! The conformance suite on one real Redis, with batched requests.
 
-mod company;
-mod on_redis;
-mod yielding;
+mod batched;
+mod delayed;
+mod redis_subject;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    company::run(on_redis::Redis::default())
+    batched::run(redis_subject::Redis::default())
 }

@@ -1,10 +1,10 @@
-//! The conformance suite on one real Redis, through each wrapper and through all of them.
+//! The conformance suite on one real Redis, with each wrapper and with all of them.
 
-mod on_redis;
-mod through;
+mod redis_subject;
+mod wrapped;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    through::run(through::wrappers(on_redis::Redis::default))
+    wrapped::run(wrapped::wrappers(redis_subject::Redis::default))
 }

@@ -1,8 +1,9 @@
-//! Which limit applies to whom.
+//! Rate limit plans for Tollgate: which limit applies to which user or tenant, such as free, standard and pro plans that
+//! change at run time. [`Plans`] has an example.
 //!
 //! # Layout
 //!
-//! - [`Plans`] (`plans`): users with a plan each, such as free, standard and pro.
+//! - [`Plans`] (`plans`): users on subscription plans, such as free, standard and pro.
 
 mod plans;
 

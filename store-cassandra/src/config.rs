@@ -1,4 +1,4 @@
-//! What users say about a cluster.
+//! The configuration of a store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,12 +8,13 @@ use scylla::client::session_builder::SessionBuilder;
 use scylla::statement::{Consistency, SerialConsistency};
 use tollgate_core::StoreError;
 
-use crate::link::{self, Link};
-use crate::schema::{Replication, Table};
+use crate::replication::Replication;
+use crate::schema::Table;
+use crate::session::{self, LazySession};
 use crate::store::CassandraStore;
-use crate::url::Target;
+use crate::url::ClusterUrl;
 
-/// A cluster, and how it is used.
+/// Configures a [`CassandraStore`]: the cluster, consistency levels, timeouts and cache.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -31,115 +32,124 @@ use crate::url::Target;
 ///
 /// # URLs
 ///
-/// `cassandra://host,host:port/keyspace`, with a login as `user:password@` before the hosts. The hosts are where to begin; the
-/// others are found through them. `?datacenter=dc1` is the same as [`local_datacenter`](Self::local_datacenter), and
-/// `?table=name` as [`table`](Self::table).
+/// `cassandra://user:password@host,host:port/keyspace?datacenter=dc1&table=limits`
+///
+/// - The hosts are contact points: the driver discovers the other nodes. Default port: 9042.
+/// - `user:password@` is optional. Percent-encode special characters.
+/// - `datacenter` is the same as [`local_datacenter`](Self::local_datacenter), and `table` the same as
+///   [`table`](Self::table). Both are optional.
 #[derive(Clone)]
 #[must_use = "a configuration does nothing until it connects"]
 pub struct Config {
     url: String,
     table: Option<String>,
     datacenter: Option<String>,
-    settings: Settings,
-    must_be_there: bool,
+    options: StoreOptions,
+    require_reachable: bool,
 }
 
-/// What counts after connecting.
+/// The options that a connected store uses.
 #[derive(Clone)]
-pub(crate) struct Settings {
+pub(crate) struct StoreOptions {
     pub(crate) consistency: Consistency,
-    pub(crate) serial: SerialConsistency,
+    pub(crate) serial_consistency: SerialConsistency,
     pub(crate) connect_timeout: Duration,
     pub(crate) call_timeout: Duration,
-    pub(crate) margin: Duration,
+    pub(crate) expiry_margin: Duration,
     pub(crate) cache_bytes: u64,
-    pub(crate) customize: Arc<dyn Fn(SessionBuilder) -> SessionBuilder + Send + Sync>,
+    pub(crate) customize_session: Arc<dyn Fn(SessionBuilder) -> SessionBuilder + Send + Sync>,
 }
 
-impl Settings {
-    /// What must be left of a call's time for it to be worth sending something.
-    pub(crate) fn reserve(&self) -> Duration {
+impl StoreOptions {
+    /// Returns how much of a call's time must be left for another request to be worth sending.
+    pub(crate) fn response_reserve(&self) -> Duration {
         (self.call_timeout / 8).min(Duration::from_secs(1))
     }
 
-    /// What became of a transaction must still show when somebody looks for it.
-    pub(crate) fn margin(&self) -> Duration {
-        self.margin.max(self.call_timeout.saturating_mul(2))
+    /// Returns the expiry margin, at least two call timeouts: the id of a transaction whose response was lost must
+    /// still be in the row when the store looks for it.
+    pub(crate) fn effective_margin(&self) -> Duration {
+        self.expiry_margin.max(self.call_timeout.saturating_mul(2))
     }
 }
 
 impl Config {
-    /// The cluster at `url`.
+    /// Creates a configuration for the cluster at `url`.
     pub fn new(url: impl Into<String>) -> Self {
         Self {
             url: url.into(),
             table: None,
             datacenter: None,
-            settings: Settings {
+            options: StoreOptions {
                 consistency: Consistency::LocalQuorum,
-                serial: SerialConsistency::LocalSerial,
+                serial_consistency: SerialConsistency::LocalSerial,
                 connect_timeout: Duration::from_secs(1),
                 call_timeout: Duration::from_secs(2),
-                margin: Duration::from_secs(60),
+                expiry_margin: Duration::from_secs(60),
                 cache_bytes: 64 << 20,
-                customize: Arc::new(|builder| builder),
+                customize_session: Arc::new(|builder| builder),
             },
-            must_be_there: false,
+            require_reachable: false,
         }
     }
 
-    /// The name of the table; `limits` unless said. Programs with the same keyspace and table share their limits.
+    /// Sets the name of the table. Default: `limits`. Processes with the same keyspace and table share their limits.
     pub fn table(mut self, name: impl Into<String>) -> Self {
         self.table = Some(name.into());
         self
     }
 
-    /// The datacenter whose nodes are asked, and whose replicas agree among themselves. Without one, all nodes are asked
-    /// alike: fine for a cluster in one datacenter.
+    /// Sets the local datacenter, whose nodes are the coordinators and whose replicas form the local quorum. Default:
+    /// none, and all nodes are used alike, which suits a cluster in one datacenter.
     pub fn local_datacenter(mut self, name: impl Into<String>) -> Self {
         self.datacenter = Some(name.into());
         self
     }
 
-    /// Which replicas must have stored a transaction (`LOCAL_QUORUM` unless said), and which must agree on it
-    /// (`LOCAL_SERIAL` unless said: those of the local datacenter). A keyspace that is replicated in several datacenters needs
-    /// `SERIAL`, at the price of a trip between them per check. All programs that share a table must say the same.
-    pub fn consistency(mut self, stored: Consistency, agreed: SerialConsistency) -> Self {
-        self.settings.consistency = stored;
-        self.settings.serial = agreed;
+    /// Sets the consistency levels of lightweight transactions: of the commit, and of the Paxos phase. Default:
+    /// `LOCAL_QUORUM` and `LOCAL_SERIAL`.
+    ///
+    /// A keyspace that is replicated in several datacenters needs `SERIAL`, at the price of a round trip between
+    /// datacenters per check. All processes that share a table must use the same levels.
+    pub fn consistency(mut self, commit: Consistency, serial: SerialConsistency) -> Self {
+        self.options.consistency = commit;
+        self.options.serial_consistency = serial;
         self
     }
 
-    /// The longest time a connection may take to be made; a second unless said.
+    /// Sets the timeout for opening a connection. Default: 1 s.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.connect_timeout = timeout;
+        self.options.connect_timeout = timeout;
         self
     }
 
-    /// The longest time a call may take, whatever happens on the way; 2 seconds unless said, and twice that for a request
-    /// over several entities, which may have to give back. A node that has not answered
-    /// within half of it is given up, so that there is time to find out what became of the call, and to ask another.
+    /// Sets the timeout of a call, including all retries. Default: 2 s. A request over several entities may take
+    /// twice as long, because it may have to send compensating refunds.
+    ///
+    /// A node that does not respond within half of this time is given up. The rest is used to find out whether the
+    /// transaction was applied, and to try another replica.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.call_timeout = timeout;
+        self.options.call_timeout = timeout;
         self
     }
 
-    /// By how much a row outlives the moment at which it equals a fresh one, for clients whose clocks are off; a minute
-    /// unless said, and never less than two calls may take.
+    /// Sets how much longer than necessary a row is kept: its time-to-live is the time until its state equals a fresh
+    /// one, plus this margin, so that clients with differing clocks agree. Default: 1 min. Minimum: twice the
+    /// [call timeout](Self::call_timeout).
     pub fn expiry_margin(mut self, margin: Duration) -> Self {
-        self.settings.margin = margin;
+        self.options.expiry_margin = margin;
         self
     }
 
-    /// How much memory there is for rows as they were seen last; 64 MiB unless said, enough for 150,000 buckets. Whatever is not
-    /// remembered costs a second transaction.
+    /// Sets the size of the cache of rows as this process saw them last. Default: 64 MiB, enough for 150,000 token
+    /// buckets. A cache miss costs a second transaction.
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
-        self.settings.cache_bytes = bytes;
+        self.options.cache_bytes = bytes;
         self
     }
 
-    /// Whatever else the driver can be told, such as encryption (`session.tls_context`, which takes a configuration of
-    /// rustls), compression, numbers of connections.
+    /// Changes the driver's session options, such as TLS (`session.tls_context` with a rustls configuration),
+    /// compression or the number of connections.
     ///
     /// ```
     /// use tollgate_store_cassandra::{Config, scylla};
@@ -151,19 +161,21 @@ impl Config {
         mut self,
         customize: impl Fn(SessionBuilder) -> SessionBuilder + Send + Sync + 'static,
     ) -> Self {
-        self.settings.customize = Arc::new(customize);
+        self.options.customize_session = Arc::new(customize);
         self
     }
 
-    /// Connecting fails if no node is there. Unless said, a store starts without one and says so call by call.
-    pub fn must_be_there(mut self) -> Self {
-        self.must_be_there = true;
+    /// Makes [`connect`](Self::connect) fail if the cluster cannot be reached. Default: `connect` succeeds, and calls
+    /// fail until the cluster can be reached.
+    pub fn require_reachable(mut self) -> Self {
+        self.require_reachable = true;
         self
     }
 
-    /// Makes the keyspace and the table, or brings an older table up to date. Once, when you deploy: what is there stays
-    /// as it is, and doing it twice changes nothing. The user needs `CREATE` and `ALTER` for this, and only for this. By hand it
-    /// is:
+    /// Creates the keyspace and the table if they do not exist, and upgrades an older table. Call it once, when you
+    /// deploy; calling it again changes nothing. An existing keyspace keeps its replication.
+    ///
+    /// The user needs `CREATE` and `ALTER` for this call only. To create the table by hand:
     ///
     /// ```text
     /// CREATE TABLE limits (
@@ -174,57 +186,57 @@ impl Config {
     /// };
     /// ```
     pub async fn create_schema(&self, replication: &Replication) -> Result<(), StoreError> {
-        let (target, table) = self.target()?;
+        let (url, table) = self.parse()?;
         let create = async {
-            let session = link::session(&target, &self.settings).await?;
-            table.create(&session, replication, self.settings.serial).await
+            let session = session::open(&url, &self.options).await?;
+            table.create(&session, replication, self.options.serial_consistency).await
         };
         Box::pin(create).await
     }
 
-    /// A store. What is wrong with the configuration, the login or the schema is an error here; that no node is there yet
-    /// is none, unless [one must be](Self::must_be_there).
+    /// Connects to the cluster. An invalid configuration, rejected credentials and a missing or outdated schema are
+    /// errors. An unreachable cluster is an error only with [`require_reachable`](Self::require_reachable).
     pub async fn connect(self) -> Result<CassandraStore, StoreError> {
-        let (target, table) = self.target()?;
-        let link = Link::new(target, table, self.settings.clone());
-        let there = link.get().await.map(|_| ());
-        match there {
-            Err(error) if self.must_be_there || !error.is_retryable() => Err(error),
-            _ => Ok(CassandraStore::new(link, self.settings)),
+        let (url, table) = self.parse()?;
+        let session = LazySession::new(url, table, self.options.clone());
+        let connected = session.get().await.map(|_| ());
+        match connected {
+            Err(error) if self.require_reachable || !error.is_retryable() => Err(error),
+            Ok(()) | Err(_) => Ok(CassandraStore::new(session, self.options)),
         }
     }
 
-    fn target(&self) -> Result<(Target, Table), StoreError> {
-        let mut target = Target::parse(&self.url)?;
+    fn parse(&self) -> Result<(ClusterUrl, Table), StoreError> {
+        let mut url = ClusterUrl::parse(&self.url)?;
         if self.datacenter.is_some() {
-            target.datacenter.clone_from(&self.datacenter);
+            url.datacenter.clone_from(&self.datacenter);
         }
-        let name = self.table.as_deref().or(target.table.as_deref()).unwrap_or("limits");
-        let table = Table::new(&target.keyspace, name)?;
-        Ok((target, table))
+        let name = self.table.as_deref().or(url.table.as_deref()).unwrap_or("limits");
+        let table = Table::new(&url.keyspace, name)?;
+        Ok((url, table))
     }
 }
 
 impl fmt::Debug for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the URL: it may hold a password.
+        // Without the URL, which may contain a password.
         f.debug_struct("Config")
             .field("table", &self.table)
             .field("datacenter", &self.datacenter)
-            .field("settings", &self.settings)
-            .field("must_be_there", &self.must_be_there)
+            .field("options", &self.options)
+            .field("require_reachable", &self.require_reachable)
             .finish_non_exhaustive()
     }
 }
 
-impl fmt::Debug for Settings {
+impl fmt::Debug for StoreOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Settings")
+        f.debug_struct("StoreOptions")
             .field("consistency", &self.consistency)
-            .field("serial", &self.serial)
+            .field("serial_consistency", &self.serial_consistency)
             .field("connect_timeout", &self.connect_timeout)
             .field("call_timeout", &self.call_timeout)
-            .field("margin", &self.margin)
+            .field("expiry_margin", &self.expiry_margin)
             .field("cache_bytes", &self.cache_bytes)
             .finish_non_exhaustive()
     }

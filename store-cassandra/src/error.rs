@@ -1,4 +1,4 @@
-//! What can go wrong on the way to a cluster and back.
+//! Conversion of driver and server errors, and the errors of the store itself.
 
 use std::error::Error;
 
@@ -9,20 +9,20 @@ use scylla::errors::{
 use scylla::statement::Consistency;
 use tollgate_core::{ErrorKind, StoreError};
 
-/// Why a call has no answer.
+/// Why a request has no response.
 #[derive(Clone, Debug)]
-pub(crate) enum Fault {
-    /// It certainly changed nothing.
-    NotDone(StoreError),
-    /// Nobody knows what became of it.
+pub(crate) enum Failure {
+    /// The request was certainly not executed.
+    NotExecuted(StoreError),
+    /// The request may have been executed.
     Unknown(StoreError),
 }
 
-impl Fault {
-    /// What the caller of something that changes nothing is told.
+impl Failure {
+    /// Returns the error of a request that changes nothing.
     pub(crate) fn into_error(self) -> StoreError {
         match self {
-            Self::NotDone(error) | Self::Unknown(error) => error,
+            Self::NotExecuted(error) | Self::Unknown(error) => error,
         }
     }
 }
@@ -31,51 +31,52 @@ fn error(kind: ErrorKind, what: &str, cause: &(impl Error + Clone + Send + Sync 
     StoreError::new(kind, format!("cassandra {what}: {cause}")).with_source(cause.clone())
 }
 
-/// A request that failed.
-pub(crate) fn of_request(cause: &ExecutionError) -> Fault {
+/// Converts the error of a request.
+pub(crate) fn from_execution(cause: &ExecutionError) -> Failure {
     match cause {
-        ExecutionError::LastAttemptError(attempt) => of_attempt(attempt),
+        ExecutionError::LastAttemptError(attempt) => from_attempt(attempt),
         ExecutionError::RequestTimeout(_) => {
-            Fault::Unknown(error(ErrorKind::Timeout, "did not answer in time", cause))
+            Failure::Unknown(error(ErrorKind::Timeout, "did not answer in time", cause))
         }
         ExecutionError::BadQuery(_) => {
-            Fault::NotDone(error(ErrorKind::Internal, "was asked nonsense", cause))
+            Failure::NotExecuted(error(ErrorKind::Internal, "cannot be sent the request", cause))
         }
-        ExecutionError::EmptyPlan => Fault::NotDone(error(
+        ExecutionError::EmptyPlan => Failure::NotExecuted(error(
             ErrorKind::Unavailable,
-            "has no node to ask; check the datacenter that the store was told to use",
+            "has no node in the configured datacenter; check Config::local_datacenter",
             cause,
         )),
         ExecutionError::ConnectionPoolError(_) | ExecutionError::PrepareError(_) => {
-            Fault::NotDone(error(ErrorKind::Unavailable, "cannot be reached", cause))
+            Failure::NotExecuted(error(ErrorKind::Unavailable, "cannot be reached", cause))
         }
-        _ => Fault::Unknown(error(ErrorKind::Unavailable, "failed", cause)),
+        _ => Failure::Unknown(error(ErrorKind::Unavailable, "failed", cause)),
     }
 }
 
-/// An attempt on one node that failed.
-fn of_attempt(cause: &RequestAttemptError) -> Fault {
+/// Converts the error of an attempt on one node.
+fn from_attempt(cause: &RequestAttemptError) -> Failure {
     let RequestAttemptError::DbError(code, _) = cause else {
         return match cause {
             RequestAttemptError::SerializationError(_) | RequestAttemptError::CqlRequestSerialization(_) => {
-                Fault::NotDone(error(ErrorKind::Internal, "was asked nonsense", cause))
+                Failure::NotExecuted(error(ErrorKind::Internal, "cannot be sent the request", cause))
             }
             RequestAttemptError::UnableToAllocStreamId => {
-                Fault::NotDone(error(ErrorKind::Unavailable, "has more calls in flight than it takes", cause))
+                Failure::NotExecuted(error(ErrorKind::Unavailable, "has too many requests in flight", cause))
             }
-            _ => Fault::Unknown(error(ErrorKind::Unavailable, "lost the connection", cause)),
+            _ => Failure::Unknown(error(ErrorKind::Unavailable, "lost the connection", cause)),
         };
     };
-    if changes_nothing(code) {
-        Fault::NotDone(of_code(code, cause))
+    if is_not_executed(code) {
+        Failure::NotExecuted(from_code(code, cause))
     } else {
-        Fault::Unknown(of_code(code, cause))
+        Failure::Unknown(from_code(code, cause))
     }
 }
 
-/// Whether a node that says this has not begun to do what it was asked. Too few replicas may also turn up when they have
-/// agreed already and only have to store it, which is said by another level.
-pub(crate) fn changes_nothing(code: &DbError) -> bool {
+/// Returns whether a node that responds with this error has certainly not executed the request. Too few replicas can
+/// also be reported after the replicas have agreed on a transaction, while it is stored; the consistency level is not
+/// a serial one then.
+pub(crate) fn is_not_executed(code: &DbError) -> bool {
     matches!(
         code,
         DbError::Unavailable { consistency: Consistency::Serial | Consistency::LocalSerial, .. }
@@ -90,15 +91,16 @@ pub(crate) fn changes_nothing(code: &DbError) -> bool {
     )
 }
 
-fn of_code(code: &DbError, cause: &RequestAttemptError) -> StoreError {
+fn from_code(code: &DbError, cause: &RequestAttemptError) -> StoreError {
     let (kind, what) = match code {
         DbError::Unavailable { consistency, required, alive } => {
-            let what = format!("has {alive} live replicas of the {required} that {consistency} needs");
-            return StoreError::new(ErrorKind::Unavailable, what_of(&what)).with_source(cause.clone());
+            let message =
+                format!("cassandra has {alive} live replicas, but {consistency} requires {required}");
+            return StoreError::new(ErrorKind::Unavailable, message).with_source(cause.clone());
         }
         DbError::WriteTimeout { .. } | DbError::ReadTimeout { .. } => (
             ErrorKind::Timeout,
-            "did not agree in time: replicas are slow or away, or many write the same key at once",
+            "did not reach consensus in time: replicas are slow or down, or many clients write the same key",
         ),
         DbError::WriteFailure { .. } | DbError::ReadFailure { .. } => {
             (ErrorKind::Unavailable, "failed on some replicas")
@@ -106,34 +108,30 @@ fn of_code(code: &DbError, cause: &RequestAttemptError) -> StoreError {
         DbError::Overloaded | DbError::RateLimitReached { .. } => (ErrorKind::Unavailable, "is overloaded"),
         DbError::IsBootstrapping => (ErrorKind::Unavailable, "is still starting"),
         DbError::Unauthorized => {
-            (ErrorKind::Refused, "does not permit what the store needs (SELECT and MODIFY on its table)")
+            (ErrorKind::Refused, "denied a permission; the store needs SELECT and MODIFY on its table")
         }
-        DbError::AuthenticationError => (ErrorKind::Refused, "refused the credentials"),
+        DbError::AuthenticationError => (ErrorKind::Refused, "rejected the credentials"),
         DbError::Invalid | DbError::SyntaxError | DbError::ConfigError => (
             ErrorKind::Refused,
-            "does not take the store's statements; is its table there? (Config::create_schema)",
+            "rejected a statement; does the table exist? Create it with Config::create_schema",
         ),
         _ => (ErrorKind::Unavailable, "failed"),
     };
     error(kind, what, cause)
 }
 
-fn what_of(what: &str) -> String {
-    format!("cassandra {what}")
-}
-
-/// No node of the cluster could be connected to.
-pub(crate) fn not_connected(cause: &NewSessionError, hosts: &str) -> StoreError {
-    let (kind, what) = if credentials_refused(cause) {
-        (ErrorKind::Refused, "refused the credentials; check user and password in the URL")
+/// Converts the error of a session that could not be opened.
+pub(crate) fn from_connect(cause: &NewSessionError, hosts: &str) -> StoreError {
+    let (kind, what) = if credentials_rejected(cause) {
+        (ErrorKind::Refused, "rejected the credentials; check user and password in the URL")
     } else {
         (ErrorKind::Unavailable, "cannot be reached")
     };
     StoreError::new(kind, format!("cassandra at {hosts} {what}: {cause}")).with_source(cause.clone())
 }
 
-/// The driver tells why the last connection that it tried could not be made some levels down.
-fn credentials_refused(cause: &NewSessionError) -> bool {
+/// Returns whether the last connection attempt failed because of the credentials. The driver nests that error deeply.
+fn credentials_rejected(cause: &NewSessionError) -> bool {
     let NewSessionError::MetadataError(MetadataError::ConnectionPoolError(ConnectionPoolError::Broken {
         last_connection_error: ConnectionError::ConnectionSetupRequestError(setup),
     })) = cause
@@ -147,45 +145,45 @@ fn credentials_refused(cause: &NewSessionError) -> bool {
     )
 }
 
-/// A statement that could not be prepared.
-pub(crate) fn not_prepared(cause: &PrepareError) -> StoreError {
+/// Converts the error of a statement that could not be prepared.
+pub(crate) fn from_prepare(cause: &PrepareError) -> StoreError {
     match cause {
-        PrepareError::AllAttemptsFailed { first_attempt } => of_attempt(first_attempt).into_error(),
+        PrepareError::AllAttemptsFailed { first_attempt } => from_attempt(first_attempt).into_error(),
         _ => error(ErrorKind::Unavailable, "cannot be reached", cause),
     }
 }
 
-/// The runtime went away while a connection was made.
-pub(crate) fn not_connecting(cause: tokio::task::JoinError) -> StoreError {
+/// The runtime was shut down during a connection attempt.
+pub(crate) fn connect_task_ended(cause: tokio::task::JoinError) -> StoreError {
     StoreError::new(ErrorKind::Unavailable, "cassandra: the task that connects has ended").with_source(cause)
 }
 
-/// Nothing came back in the time there was.
-pub(crate) fn late() -> StoreError {
+/// No response before the deadline.
+pub(crate) fn timed_out() -> StoreError {
     StoreError::new(ErrorKind::Timeout, "cassandra did not answer in time")
 }
 
-/// Others of this process were in line before it for as long as it had time.
-pub(crate) fn too_many() -> StoreError {
-    let what = "cassandra: the calls for this key that came before it took all of its time";
-    let advice = "the cluster is slow, or there are too many of them: gather them (Coalesced)";
+/// Earlier calls of this process held the partition's lock until the deadline.
+pub(crate) fn queue_timeout() -> StoreError {
+    let what = "cassandra: the call timed out while it waited for earlier calls for the same key";
+    let advice = "the cluster is slow, or there are too many calls: batch them (Coalesced)";
     StoreError::new(ErrorKind::Timeout, format!("{what}; {advice}"))
 }
 
-/// So many others have written the row since a transaction was lost that nobody can tell whether it was among them.
-pub(crate) fn forgotten() -> StoreError {
-    let what = "cassandra did not answer in time, and too many others have written the row since to tell what became of it";
+/// Since a response was lost, the row has been written more often than it has room to record.
+pub(crate) fn outcome_unknown() -> StoreError {
+    let what = "cassandra did not answer in time, and the row has been written too often since to find out the outcome";
     StoreError::new(ErrorKind::Timeout, what).with_unknown_effect()
 }
 
 /// Other processes changed the row again and again.
-pub(crate) fn outrun(times: u32) -> StoreError {
-    let what = format!("cassandra: {times} times other processes were faster to write the same key");
-    StoreError::new(ErrorKind::Timeout, format!("{what}; give it more time, or have fewer of them"))
+pub(crate) fn contention(lost_races: u32) -> StoreError {
+    let what = format!("cassandra: {lost_races} times another process was faster to write the same key");
+    StoreError::new(ErrorKind::Timeout, format!("{what}; raise Config::call_timeout, or reduce contention"))
 }
 
-/// An answer that no statement of ours gives.
-pub(crate) fn not_understood(cause: impl Error + Send + Sync + 'static) -> StoreError {
-    let message = format!("cassandra answered in a way that no statement of the store does: {cause}");
+/// A response that none of the store's statements has.
+pub(crate) fn unexpected_response(cause: impl Error + Send + Sync + 'static) -> StoreError {
+    let message = format!("cassandra sent an unexpected response: {cause}");
     StoreError::new(ErrorKind::Internal, message).with_source(cause)
 }

@@ -1,39 +1,42 @@
-//! Where states live: a partition per entity, a row per limit.
+//! Where states are stored: one partition per entity, one row per limit.
 
 use sha2::{Digest, Sha256};
 use tollgate_core::{Key, Limit};
 
-/// A partition key longer than this is replaced by a digest. Cassandra takes up to 64 KiB, but carries each of them
-/// through every replica, index and cache.
-const LONGEST: usize = 512;
+/// A longer partition key is replaced by a digest. Cassandra accepts up to 64 KiB, but keeps every key in indexes and
+/// caches on every replica.
+const MAX_LENGTH: usize = 512;
 
-/// What a partition key begins with, so that no key can be taken for the digest of another.
-const WHOLE: u8 = 0;
+/// The first byte of a partition key, so that no key equals the digest of another.
+const PLAIN: u8 = 0;
 const DIGEST: u8 = 1;
 
-/// The partition of an entity.
+/// A partition that no entity has, for pings.
+pub(crate) const PING: &[u8] = &[2];
+
+/// Returns the partition key of an entity.
 pub(crate) fn partition(key: Key<'_>) -> Vec<u8> {
     let (namespace, entity) = (key.namespace(), key.entity());
-    // With the length of the first part, no two pairs of parts read alike.
+    // The length prefix makes the pair unambiguous.
     let length = (namespace.len() as u64).to_be_bytes();
-    let mut name = Vec::with_capacity((namespace.len() + entity.len()).min(LONGEST) + 3);
+    let mut partition = Vec::with_capacity((namespace.len() + entity.len()).min(MAX_LENGTH) + 3);
     match u16::try_from(namespace.len()) {
-        Ok(short) if namespace.len() + entity.len() <= LONGEST => {
-            name.push(WHOLE);
-            name.extend_from_slice(&short.to_be_bytes());
-            name.extend_from_slice(namespace);
-            name.extend_from_slice(entity);
+        Ok(short) if namespace.len() + entity.len() <= MAX_LENGTH => {
+            partition.push(PLAIN);
+            partition.extend_from_slice(&short.to_be_bytes());
+            partition.extend_from_slice(namespace);
+            partition.extend_from_slice(entity);
         }
         _ => {
-            name.push(DIGEST);
+            partition.push(DIGEST);
             let digest = Sha256::new().chain_update(length).chain_update(namespace).chain_update(entity);
-            name.extend_from_slice(&digest.finalize());
+            partition.extend_from_slice(&digest.finalize());
         }
     }
-    name
+    partition
 }
 
-/// The row of a limit. Its algorithm and whether it blocks are part of its identity.
+/// Returns the name of a limit's row. The algorithm, and whether the limit blocks, are part of its identity.
 pub(crate) fn row(limit: &Limit) -> String {
     let block = if limit.block_time().is_some() { "b" } else { "" };
     format!("{}~{}{block}", limit.name(), limit.kind() as u8)
@@ -55,10 +58,10 @@ mod tests {
             Key::new("x", &long[1..]),
         ];
         let mut partitions: Vec<_> = keys.iter().map(|key| partition(*key)).collect();
-        // The digest of a long key is a key like any other.
+        // A key that equals the digest of a long key.
         partitions.push(partition(Key::new("", &partitions[3][1..])));
         partitions.push(partition(Key::from(&partitions[3])));
-        assert!(partitions.iter().all(|partition| partition.len() <= LONGEST + 3));
+        assert!(partitions.iter().all(|partition| partition.len() <= MAX_LENGTH + 3));
         let count = partitions.len();
         partitions.sort();
         partitions.dedup();
@@ -66,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_another_kind_has_another_row() {
+    fn a_limit_with_another_algorithm_has_another_row() {
         let rows = [
             Limit::per_second(1).build("api"),
             Limit::per_second(1).sliding_log().build("api"),

@@ -1,4 +1,6 @@
-//! Tollgate's store on Cassandra: every algorithm exact, by lightweight transactions.
+//! Distributed rate limiting on Apache Cassandra: a Tollgate store that decides token buckets, GCRA, fixed and
+//! sliding windows, sliding logs and concurrency limits exactly, by lightweight transactions (compare-and-set over
+//! Paxos).
 //!
 //! ```no_run
 //! use tollgate_core::{Limit, Limiter};
@@ -8,81 +10,99 @@
 //! let limiter = Limiter::new(CassandraStore::connect("cassandra://db1,db2/limits").await?);
 //! let api = Limit::per_second(50).burst(100).build("api")?;
 //! if limiter.check(&api, "user:42").await?.is_denied() {
-//!     // too many
+//!     // respond with 429 Too Many Requests
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! [`Config`] says what a URL looks like, and makes the keyspace and the table, once, when you deploy.
+//! [`Config`] documents the URL and all options. [`Config::create_schema`] creates the keyspace and the table, once,
+//! when you deploy.
 //!
-//! # What to rely on
+//! # Guarantees
 //!
-//! - **Exact**: a decision is what core's pure function says about the row, and the row changes only if it still is what
-//!   the decision was made from. Whatever the number of clients, nothing is admitted twice and nothing is lost.
-//! - **One transaction per request**, whatever the number of its limits, if they are of one entity. It starts from the row as it
-//!   was seen last, so there is no read; if another process has changed it, the refusal brings the row along for the
-//!   next attempt. Requests over several entities are kept all or nothing by giving back.
-//! - **A denial is of now**: it writes nothing, but unless a transaction has just shown the row, it is read once more, since
-//!   somebody may have given something back.
-//! - **An answer that was lost is looked for**: every transaction leaves a stamp in its rows, and a read that takes part in the
-//!   replicas' agreement finds it there or not. If the row has forgotten by then, the error says that the call may
-//!   have taken effect; count it as spent.
-//! - **Rows go by themselves**: each has a time-to-live, the time until it equals a fresh state plus a
+//! - **Exact**: a decision is computed by the core's pure function from the row, and the row is written only if it
+//!   has not changed since. With any number of clients, nothing is admitted twice and no update is lost.
+//! - **One transaction per request**, whatever the number of its limits, if they have the same key. It starts from
+//!   the row as this process saw it last, so there is no read before it. If another process has changed the row, the
+//!   response contains the new row for the next attempt. Requests over several keys stay all or nothing by
+//!   compensating refunds.
+//! - **A denial is current** and writes nothing. If it is based on a cached row, the row is read again first, because
+//!   another process may have refunded something.
+//! - **A lost response is resolved**: every transaction writes an id into its rows, and a serial read finds out
+//!   whether it was applied. If too many other transactions have followed, the error says that the call may have
+//!   taken effect; count it as spent.
+//! - **Rows expire**: their time-to-live is the time until their state equals a fresh one, plus a
 //!   [margin](Config::expiry_margin).
 //!
 //! # Clocks
 //!
-//! The clients' clocks decide, so they should agree; a machine that keeps time by NTP is within milliseconds. A client whose clock is ahead
-//! finds buckets fuller than they are, and others find them emptier by as much afterwards; one whose clock is behind is
-//! denied what others have taken, until their rows have gone. Whatever a clock says, it is never granted more than a fresh
-//! bucket on top.
+//! The clients' clocks decide, so they should be synchronized; with NTP they differ by milliseconds. A client whose
+//! clock is ahead finds buckets fuller than they are, and other clients find them emptier by as much afterwards. A
+//! client whose clock is behind is denied what others have taken, until their rows have expired. Whatever the clocks,
+//! no more than one additional burst is granted.
 //!
-//! # What the cluster needs
+//! # Server requirements
 //!
-//! Cassandra 5 (tested on 5.0.6) with `paxos_variant: v2` in `cassandra.yaml`, which halves the cost of a transaction. Three
-//! replicas, so that two can agree while one is away. A user with `SELECT` and `MODIFY` on the table. Nobody else may write to it:
-//! plain writes and transactions on one table do not see each other. A keyspace that is replicated in several datacenters needs
-//! `SERIAL` ([`Config::consistency`]). ScyllaDB speaks through the same driver; it has not been tried.
+//! - Cassandra 5 (tested with 5.0.6) with `paxos_variant: v2` in `cassandra.yaml`, which halves the cost of a
+//!   transaction.
+//! - A replication factor of 3, so that two replicas can agree while one is down.
+//! - A user with `SELECT` and `MODIFY` on the table.
+//! - No other writers: plain writes and lightweight transactions on the same table do not see each other.
+//! - For a keyspace that is replicated in several datacenters: `SERIAL` ([`Config::consistency`]).
 //!
-//! # Bounds
+//! ScyllaDB uses the same driver and protocol; it has not been tested.
 //!
-//! - A row is sent with every transaction, so it has to stay small: sliding logs and concurrency limits may count to 1,000
-//!   here, and are refused beyond.
-//! - A row remembers its last 16 named operations, for a minute at least.
-//! - A state that is not used for ten years is forgotten; from 2028 on, what is not used until 2038, unless the
-//!   servers' `storage_compatibility_mode` is `NONE`.
+//! # Limitations
+//!
+//! - Every transaction sends the row, so rows have to stay small: sliding logs and concurrency limits support a
+//!   capacity of at most 1,000; larger ones are an error.
+//! - A row records the last 16 idempotency keys, for at least a minute.
+//! - A state that is not used for ten years is lost. From 2028 on, so is a state that is not used until 2038, unless
+//!   the servers' `storage_compatibility_mode` is `NONE`.
 //!
 //! # Layout
 //!
-//! - `config`, `url`, `schema`: what users say, and what the cluster has; `store`: the seam
-//! - `change`, `attempt`: making a pure function come true; `decide`: the functions that do so; `spread`: requests over several entities
-//! - `link`: the connection and its statements; `exchange`: what is sent through it; `routing`: to which node
-//! - `key`, `pace`, `queue`, `row`, `cache`, `counts`, `error`: what these are made of
+//! - [`CassandraStore`] (`store`), [`Config`] (`config`), `url`, [`Stats`] (`stats`).
+//! - `decide`: the decisions on the rows of one entity. `places`: requests over several entities.
+//! - `update`: the compare-and-set loop. `call`: one call of it, with retries and lost responses. `backoff`: its
+//!   delays.
+//! - `session`: the connection and its statements. `transaction`: the requests that are sent. `routing`: to which
+//!   node.
+//! - `row`, `codec`: the content of a row and its stored format. `key`: partitions and row names. `row_cache`: rows
+//!   as they were seen last. `partition_lock`: one call per partition at a time.
+//! - `schema`, [`Replication`] (`replication`): the keyspace and the table. `error`: conversion of driver errors.
 
-mod attempt;
-mod cache;
-mod change;
+mod backoff;
+mod call;
+mod codec;
 mod config;
-mod counts;
 mod decide;
 mod error;
-mod exchange;
 mod key;
-mod link;
-mod pace;
+mod partition_lock;
 mod places;
-mod queue;
+mod replication;
 mod routing;
 mod row;
+mod row_cache;
 mod schema;
+mod session;
+mod stats;
 mod store;
+mod transaction;
+mod update;
 mod url;
 
 pub use config::Config;
-pub use counts::Counts;
-pub use schema::Replication;
+pub use replication::Replication;
 /// The driver, for [`Config::session`].
 pub use scylla;
 pub use scylla::statement::{Consistency, SerialConsistency};
+pub use stats::Stats;
 pub use store::CassandraStore;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

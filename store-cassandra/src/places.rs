@@ -1,4 +1,4 @@
-//! Requests over several entities, each of which is a partition: what core's `store::Places` asks of this store.
+//! Requests over several entities, each of which is a partition.
 
 use tollgate_core::store::{Part, Places, Run, RunVerdict};
 use tollgate_core::{Charge, IdempotencyKey, StoreError, Time, Verdict};
@@ -20,7 +20,7 @@ impl Places for Inner {
     }
 
     fn check_run(&self, run: &Run<'_>) -> Result<(), StoreError> {
-        decide::refuse(run)
+        decide::check_run(run)
     }
 
     async fn decide_runs(
@@ -29,7 +29,7 @@ impl Places for Inner {
         runs: &[Run<'_>],
         now: Time,
     ) -> Vec<Result<RunVerdict, StoreError>> {
-        decide::decide(self, partition, runs, now).await
+        decide::decide_runs(self, partition, runs, now).await
     }
 
     async fn compensate(

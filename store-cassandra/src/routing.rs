@@ -1,5 +1,5 @@
-//! Which node is asked: always the same replica of a partition, because transactions that begin on several of them get
-//! in each other's way.
+//! Which node a request is sent to: always the same replica of a partition, because transactions that start on
+//! several replicas contend with each other.
 
 use std::sync::Arc;
 
@@ -9,23 +9,23 @@ use scylla::policies::load_balancing::{FallbackPlan, LoadBalancingPolicy, Routin
 use scylla::policies::retry::{RequestInfo, RetryDecision, RetryPolicy, RetrySession};
 use scylla::routing::Shard;
 
-use crate::error::changes_nothing;
+use crate::error::is_not_executed;
 
-/// The driver's own order of replicas, as it is for transactions, from the one on whose turn it is. The driver cannot tell by
-/// itself that a statement is one, unless ScyllaDB says so.
+/// The driver's order of replicas for lightweight transactions, starting with the replica of the given index. The
+/// driver cannot recognize a transaction by itself, unless the server is ScyllaDB.
 #[derive(Debug)]
-pub(crate) struct Replicas {
+pub(crate) struct PreferredReplica {
     order: Arc<dyn LoadBalancingPolicy>,
-    /// How many to skip: those that have just not answered.
-    turn: usize,
+    /// How many replicas to skip, because they have just not responded.
+    skip: usize,
 }
 
-impl Replicas {
-    pub(crate) fn new(order: Arc<dyn LoadBalancingPolicy>, turn: usize) -> Self {
-        Self { order, turn }
+impl PreferredReplica {
+    pub(crate) fn new(order: Arc<dyn LoadBalancingPolicy>, skip: usize) -> Self {
+        Self { order, skip }
     }
 
-    /// The first `count` nodes to ask.
+    /// Returns the first `count` nodes to try.
     fn plan<'a>(
         &self,
         request: &RoutingInfo<'_>,
@@ -41,15 +41,15 @@ impl Replicas {
             if !nodes.iter().any(|(known, _)| *known == node.host_id) {
                 nodes.push((node.host_id, shard));
             }
-            if nodes.len() > count.saturating_add(self.turn) {
+            if nodes.len() > count.saturating_add(self.skip) {
                 break;
             }
         }
         if !nodes.is_empty() {
-            let turn = self.turn % nodes.len();
-            nodes.rotate_left(turn);
+            let skip = self.skip % nodes.len();
+            nodes.rotate_left(skip);
         }
-        // By their ids, because what the policy returns lives no longer than the request, of which ours is a copy.
+        // Looked up by id: what the policy returns cannot outlive the request, which is a local copy.
         let all = cluster.get_nodes_info();
         nodes
             .into_iter()
@@ -58,7 +58,7 @@ impl Replicas {
     }
 }
 
-impl LoadBalancingPolicy for Replicas {
+impl LoadBalancingPolicy for PreferredReplica {
     fn pick<'a>(
         &'a self,
         request: &'a RoutingInfo<'_>,
@@ -72,32 +72,33 @@ impl LoadBalancingPolicy for Replicas {
     }
 
     fn name(&self) -> String {
-        "one replica of each partition".to_owned()
+        "preferred replica of each partition".to_owned()
     }
 }
 
-/// Asks the next node only if this one has certainly done nothing. What may have been done is for the store to find out.
+/// Retries on the next node only if the first one has certainly not executed the request. In all other cases the
+/// store finds out itself.
 #[derive(Debug)]
-pub(crate) struct IfNothingHappened;
+pub(crate) struct RetryIfNotExecuted;
 
-impl RetryPolicy for IfNothingHappened {
+impl RetryPolicy for RetryIfNotExecuted {
     fn new_session(&self) -> Box<dyn RetrySession> {
         Box::new(Self)
     }
 }
 
-impl RetrySession for IfNothingHappened {
+impl RetrySession for RetryIfNotExecuted {
     fn decide_should_retry(&mut self, request: RequestInfo<'_>) -> RetryDecision {
-        let next = match request.error {
+        let retry = match request.error {
             RequestAttemptError::UnableToAllocStreamId => true,
-            // Other coordinators may see more replicas alive.
+            // Other coordinators may see more live replicas.
             RequestAttemptError::DbError(
                 code @ (DbError::Unavailable { .. } | DbError::IsBootstrapping),
                 _,
-            ) => changes_nothing(code),
+            ) => is_not_executed(code),
             _ => request.is_idempotent,
         };
-        if next { RetryDecision::RetryNextTarget(None) } else { RetryDecision::DontRetry }
+        if retry { RetryDecision::RetryNextTarget(None) } else { RetryDecision::DontRetry }
     }
 
     fn reset(&mut self) {}

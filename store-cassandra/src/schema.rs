@@ -1,4 +1,4 @@
-//! The keyspace and the table: made when asked for, checked on every connection.
+//! The keyspace and the table: created on request, checked on every connection.
 
 use scylla::client::session::Session;
 use scylla::statement::SerialConsistency;
@@ -6,11 +6,12 @@ use scylla::value::CqlValue;
 use tollgate_core::{ErrorKind, StoreError};
 
 use crate::error;
+use crate::replication::{Replication, check_serial_consistency};
 
-/// The version of the table that this program needs. It is written in the table's comment.
+/// The schema version that this program needs. It is stored in the table's comment.
 const VERSION: u32 = 1;
 const COMMENT: &str = "tollgate limits, schema ";
-/// The columns, and what they must be: a part of the key cannot be added later.
+/// Name, type and kind of each column. A column of the primary key cannot be added later.
 const COLUMNS: [(&str, &str, &str); 4] = [
     ("key", "blob", "partition_key"),
     ("limit_name", "text", "clustering"),
@@ -18,26 +19,7 @@ const COLUMNS: [(&str, &str, &str); 4] = [
     ("guard", "boolean", "regular"),
 ];
 
-/// How a keyspace is replicated, if it has to be made. That is never guessed: it decides what a cluster survives.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Replication {
-    /// The keyspace is there already, or somebody else makes it.
-    Existing,
-    /// So many replicas, wherever they are: for a cluster in one datacenter, such as one node for development.
-    Simple(u8),
-    /// So many replicas in each of these datacenters.
-    Datacenters(Vec<(String, u8)>),
-}
-
-impl Replication {
-    /// So many replicas in each of these datacenters.
-    pub fn in_datacenters<'a>(replicas: impl IntoIterator<Item = (&'a str, u8)>) -> Self {
-        Self::Datacenters(replicas.into_iter().map(|(name, count)| (name.to_owned(), count)).collect())
-    }
-}
-
-/// A table in a keyspace, by names that can be written into a statement.
+/// A table in a keyspace, by names that are safe in a statement.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
     keyspace: String,
@@ -51,13 +33,13 @@ fn refused(message: String) -> StoreError {
 impl Table {
     pub(crate) fn new(keyspace: &str, name: &str) -> Result<Self, StoreError> {
         for (what, name) in [("keyspace", keyspace), ("table", name)] {
-            let letters =
+            let characters =
                 name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
-            let begins = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
-            if !letters || !begins || name.len() > 48 {
+            let start = name.bytes().next().is_some_and(|byte| byte.is_ascii_lowercase());
+            if !characters || !start || name.len() > 48 {
                 return Err(refused(format!(
-                    "the {what} `{}` is no name for one; use a lower-case letter, then lower-case letters, digits and \
-                     underscores, 48 at most",
+                    "`{}` is not a valid name for a {what}; use a lower-case letter, followed by lower-case letters, \
+                     digits and underscores, at most 48 characters",
                     name.escape_default()
                 )));
             }
@@ -65,49 +47,49 @@ impl Table {
         Ok(Self { keyspace: keyspace.to_owned(), name: name.to_owned() })
     }
 
-    /// As it is written in a statement. Quoted, so that no name is a word of the language.
+    /// Returns the name for a statement. Quoted, because a name may be a CQL keyword.
     pub(crate) fn quoted(&self) -> String {
         format!("\"{}\".\"{}\"", self.keyspace, self.name)
     }
 
+    /// Returns the name for messages.
     fn plain(&self) -> String {
         format!("{}.{}", self.keyspace, self.name)
     }
 
-    /// An error unless the table is there, in the version that this program needs.
+    /// Returns an error unless the table exists in the schema version that this program needs.
     pub(crate) async fn check(&self, session: &Session, serial: SerialConsistency) -> Result<(), StoreError> {
         let Some(replication) = self.keyspace_replication(session).await? else {
-            return Err(refused(format!("cassandra has no keyspace `{}`; {}", self.keyspace, make("it"))));
+            return Err(refused(format!("cassandra has no keyspace `{}`; {CREATE}", self.keyspace)));
         };
-        one_agreement(&self.keyspace, &replication, serial)?;
+        check_serial_consistency(&self.keyspace, &replication, serial)?;
         let Some(version) = self.version(session).await? else {
-            return Err(refused(format!("cassandra has no table {}; {}", self.plain(), make("it"))));
+            return Err(refused(format!("cassandra has no table {}; {CREATE}", self.plain())));
         };
         if version > VERSION {
             return Err(refused(format!(
-                "the table {} has schema {version}, which is newer than this program's {VERSION}; use a newer program, \
-                 or another table",
+                "table {} has schema version {version}, but this program supports version {VERSION}; upgrade the \
+                 program, or use another table",
                 self.plain()
             )));
         }
-        // Before it is said that it can be brought up to date, since that of somebody else cannot.
+        // Checked before an upgrade is suggested: a table that is not a store's cannot be upgraded.
         let missing = self.missing_columns(session).await?;
         if version < VERSION {
             return Err(refused(format!(
-                "the table {} has schema {version}, and this program needs {VERSION}; {}",
-                self.plain(),
-                make("the newer one")
+                "table {} has schema version {version}, but this program needs version {VERSION}; {UPGRADE}",
+                self.plain()
             )));
         }
         match missing.first() {
             Some(column) => {
-                Err(refused(format!("the table {} has no column `{column}`; {}", self.plain(), make("it"))))
+                Err(refused(format!("table {} has no column `{column}`; {UPGRADE}", self.plain())))
             }
             None => Ok(()),
         }
     }
 
-    /// Makes what is not there. What is there stays as it is, and asking twice changes nothing.
+    /// Creates the keyspace and the table if they do not exist, and upgrades an older table.
     pub(crate) async fn create(
         &self,
         session: &Session,
@@ -115,8 +97,8 @@ impl Table {
         serial: SerialConsistency,
     ) -> Result<(), StoreError> {
         if self.keyspace_replication(session).await?.is_none() {
-            let replication = self.replication(session, replication)?;
-            run(
+            let replication = replication.to_cql(&self.keyspace, session)?;
+            execute(
                 session,
                 &format!(
                     "CREATE KEYSPACE IF NOT EXISTS \"{}\" WITH replication = {replication} AND durable_writes = true",
@@ -125,124 +107,71 @@ impl Table {
             )
             .await?;
         }
-        run(
+        execute(
             session,
             &format!(
-                "CREATE TABLE IF NOT EXISTS {} (key blob, limit_name text, state blob, guard boolean, PRIMARY KEY (key, limit_name)) \
-                 WITH {}",
+                "CREATE TABLE IF NOT EXISTS {} \
+                 (key blob, limit_name text, state blob, guard boolean, PRIMARY KEY (key, limit_name)) WITH {}",
                 self.quoted(),
-                options()
+                table_options()
             ),
         )
         .await?;
         let version = self.version(session).await?.unwrap_or(0);
         if version <= VERSION {
             for column in self.missing_columns(session).await? {
-                let (_, kind, _) = COLUMNS.iter().find(|(name, ..)| *name == column).expect("one of ours");
-                run(session, &format!("ALTER TABLE {} ADD {column} {kind}", self.quoted())).await?;
+                let (_, kind, _) = COLUMNS.iter().find(|(name, ..)| *name == column).expect("a known column");
+                execute(session, &format!("ALTER TABLE {} ADD {column} {kind}", self.quoted())).await?;
             }
         }
         if version < VERSION {
-            run(session, &format!("ALTER TABLE {} WITH {}", self.quoted(), options())).await?;
+            execute(session, &format!("ALTER TABLE {} WITH {}", self.quoted(), table_options())).await?;
         }
         self.check(session, serial).await
     }
 
-    fn replication(&self, session: &Session, replication: &Replication) -> Result<String, StoreError> {
-        let cluster = session.get_cluster_state();
-        let nodes = cluster.get_nodes_info();
-        let mut datacenters: Vec<&str> = nodes.iter().filter_map(|node| node.datacenter.as_deref()).collect();
-        datacenters.sort_unstable();
-        let nodes_in = |name: &str| datacenters.iter().filter(|datacenter| **datacenter == name).count();
-        let mut names = datacenters.clone();
-        names.dedup();
-        let enough = |replicas: u8, nodes: usize, place: &str| {
-            if replicas == 0 || usize::from(replicas) > nodes {
-                return Err(refused(format!(
-                    "{replicas} replicas {place}, which has {nodes} nodes; use 1 to {nodes}, and 3 where there are as many"
-                )));
-            }
-            Ok(())
-        };
-        match replication {
-            Replication::Existing => Err(refused(format!(
-                "cassandra has no keyspace `{}`; make it, or say how it is replicated: \
-                 Replication::in_datacenters([(\"{}\", 3)])",
-                self.keyspace,
-                names.first().unwrap_or(&"datacenter1")
-            ))),
-            Replication::Simple(_) if names.len() > 1 => Err(refused(format!(
-                "the cluster has {} datacenters ({}); say how many replicas each of them has: \
-                 Replication::in_datacenters",
-                names.len(),
-                names.join(", ")
-            ))),
-            Replication::Simple(replicas) => {
-                enough(*replicas, nodes.len(), "in a cluster")?;
-                Ok(format!("{{'class': 'SimpleStrategy', 'replication_factor': {replicas}}}"))
-            }
-            Replication::Datacenters(replicas) => {
-                if replicas.is_empty() {
-                    return Err(refused("no datacenter was named to replicate in".to_owned()));
-                }
-                let mut parts = vec!["'class': 'NetworkTopologyStrategy'".to_owned()];
-                for (name, count) in replicas {
-                    if nodes_in(name) == 0 {
-                        return Err(refused(format!(
-                            "the cluster has no datacenter `{}`; it has {}",
-                            name.escape_default(),
-                            names.join(", ")
-                        )));
-                    }
-                    enough(*count, nodes_in(name), &format!("in datacenter {name}"))?;
-                    parts.push(format!("'{}': {count}", name.replace('\'', "''")));
-                }
-                Ok(format!("{{{}}}", parts.join(", ")))
-            }
-        }
-    }
-
-    /// How the keyspace is replicated, if it is there: pairs of a name and a value.
+    /// Returns the keyspace's replication options, name and value alternating. `None` if there is no such keyspace.
     async fn keyspace_replication(&self, session: &Session) -> Result<Option<Vec<String>>, StoreError> {
-        let found = texts(
+        let rows = query_texts(
             session,
             "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?",
             &[&self.keyspace],
         )
         .await?;
-        Ok(found.into_iter().next())
+        Ok(rows.into_iter().next())
     }
 
-    /// The version that the table says it has; 0 if it says none.
+    /// Returns the table's schema version, 0 if its comment has none. `None` if there is no such table.
     async fn version(&self, session: &Session) -> Result<Option<u32>, StoreError> {
-        let found = texts(
+        let rows = query_texts(
             session,
             "SELECT comment FROM system_schema.tables WHERE keyspace_name = ? AND table_name = ?",
             &[&self.keyspace, &self.name],
         )
         .await?;
-        let said = |row: &Vec<String>| row.first()?.strip_prefix(COMMENT)?.parse().ok();
-        Ok(found.first().map(|row| said(row).unwrap_or(0)))
+        let version = |row: &Vec<String>| row.first()?.strip_prefix(COMMENT)?.parse().ok();
+        Ok(rows.first().map(|row| version(row).unwrap_or(0)))
     }
 
-    /// Which columns are not there. An error if one is there that is something else.
+    /// Returns the columns that are missing. An error if a column has another type or kind.
     async fn missing_columns(&self, session: &Session) -> Result<Vec<&'static str>, StoreError> {
-        let found = texts(
+        let rows = query_texts(
             session,
             "SELECT column_name, type, kind FROM system_schema.columns WHERE keyspace_name = ? AND table_name = ?",
             &[&self.keyspace, &self.name],
         )
         .await?;
         let mut missing = Vec::new();
-        for (name, kind, role) in COLUMNS {
-            match found.iter().find(|row| row[0] == name) {
-                Some(row) if row[1] == kind && row[2] == role => {}
-                None if role == "regular" => missing.push(name),
-                _ => {
+        for (name, data_type, kind) in COLUMNS {
+            match rows.iter().find(|row| row[0] == name) {
+                Some(row) if row[1] == data_type && row[2] == kind => {}
+                None if kind == "regular" => missing.push(name),
+                Some(_) | None => {
                     return Err(refused(format!(
-                        "the table {} is another's: its column `{name}` is not a {kind} that is {}; use another table",
+                        "table {} is not a tollgate table: `{name}` is not a {} column of type {data_type}; use \
+                         another table",
                         self.plain(),
-                        role.replace('_', " ")
+                        kind.replace('_', " ")
                     )));
                 }
             }
@@ -251,64 +180,48 @@ impl Table {
     }
 }
 
-/// An error if replicas in several datacenters would each agree among themselves. They hold the same rows: the later of two
-/// agreements would undo the other.
-fn one_agreement(
-    keyspace: &str,
-    replication: &[String],
-    serial: SerialConsistency,
-) -> Result<(), StoreError> {
-    let names = replication.chunks_exact(2).map(|pair| pair[0].as_str());
-    let datacenters: Vec<_> = names.filter(|name| !matches!(*name, "class" | "replication_factor")).collect();
-    if datacenters.len() < 2 || serial == SerialConsistency::Serial {
-        return Ok(());
-    }
-    Err(refused(format!(
-        "the keyspace `{keyspace}` is replicated in {}, which with LOCAL_SERIAL agree each for itself, so limits would not \
-         hold; use Config::consistency(Consistency::Quorum, SerialConsistency::Serial), or a keyspace in one of them",
-        datacenters.join(", ")
-    )))
-}
+const CREATE: &str = "create it with Config::create_schema, once, when you deploy";
+const UPGRADE: &str = "upgrade it with Config::create_schema, once, when you deploy";
 
-fn make(what: &str) -> String {
-    format!("to make {what}, call Config::create_schema once, when you deploy")
-}
-
-/// States are written over and over and end by themselves. Those of one time end together, so their files can go as a whole
-/// (time windows). A node that was away for more than a day has to be repaired or replaced: others have
-/// forgotten by then what has ended.
-fn options() -> String {
+/// States are overwritten often and expire. Those written at about the same time expire together, so whole files can
+/// be dropped (time windows). A node that was down for more than a day has to be repaired or replaced: other nodes
+/// have removed their tombstones by then.
+fn table_options() -> String {
     format!(
         "comment = '{COMMENT}{VERSION}' AND gc_grace_seconds = 86400 AND compaction = \
          {{'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS', 'compaction_window_size': 1}}"
     )
 }
 
-async fn run(session: &Session, statement: &str) -> Result<(), StoreError> {
-    let done = session.query_unpaged(statement, ()).await;
-    done.map(|_| ()).map_err(|cause| error::of_request(&cause).into_error())
+async fn execute(session: &Session, statement: &str) -> Result<(), StoreError> {
+    let result = session.query_unpaged(statement, ()).await;
+    result.map(|_| ()).map_err(|cause| error::from_execution(&cause).into_error())
 }
 
-/// Rows of texts.
-async fn texts(session: &Session, statement: &str, values: &[&str]) -> Result<Vec<Vec<String>>, StoreError> {
-    let answer = session.query_unpaged(statement, values).await;
-    let answer = answer.map_err(|cause| error::of_request(&cause).into_error())?;
-    let rows = answer.into_rows_result().map_err(error::not_understood)?;
-    let rows = rows.rows::<scylla::value::Row>().map_err(error::not_understood)?;
+/// Executes a query, and returns the texts of each row.
+async fn query_texts(
+    session: &Session,
+    statement: &str,
+    values: &[&str],
+) -> Result<Vec<Vec<String>>, StoreError> {
+    let response = session.query_unpaged(statement, values).await;
+    let response = response.map_err(|cause| error::from_execution(&cause).into_error())?;
+    let rows = response.into_rows_result().map_err(error::unexpected_response)?;
+    let rows = rows.rows::<scylla::value::Row>().map_err(error::unexpected_response)?;
     rows.map(|row| {
-        let row = row.map_err(error::not_understood)?;
-        Ok(row.columns.into_iter().flat_map(texts_of).collect())
+        let row = row.map_err(error::unexpected_response)?;
+        Ok(row.columns.into_iter().flat_map(texts).collect())
     })
     .collect()
 }
 
-/// A text, or all texts of a map.
-fn texts_of(value: Option<CqlValue>) -> Vec<String> {
+/// Returns a text, or the keys and values of a map of texts.
+fn texts(value: Option<CqlValue>) -> Vec<String> {
     match value {
         Some(CqlValue::Text(text) | CqlValue::Ascii(text)) => vec![text],
         Some(CqlValue::Map(pairs)) => pairs
             .into_iter()
-            .flat_map(|(name, value)| [texts_of(Some(name)), texts_of(Some(value))].concat())
+            .flat_map(|(key, value)| [texts(Some(key)), texts(Some(value))].concat())
             .collect(),
         _ => vec![String::new()],
     }
@@ -319,25 +232,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_could_be_more_than_names_are_refused() {
+    fn names_that_could_inject_cql_are_refused() {
         for name in ["", "Limits", "9lives", "a-b", "a\"; DROP", "a.b", "_a", &"x".repeat(49)] {
             let error = Table::new(name, "limits").expect_err(name).to_string();
             assert!(error.contains("keyspace") && error.contains("lower-case"), "{error}");
             assert!(Table::new("limits", name).is_err());
         }
         assert_eq!(Table::new("limits", "table").expect("valid").quoted(), "\"limits\".\"table\"");
-    }
-
-    #[test]
-    fn datacenters_that_would_each_agree_for_themselves_are_refused() {
-        let replication = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
-        let (local, global) = (SerialConsistency::LocalSerial, SerialConsistency::Serial);
-        let two = replication("class NetworkTopologyStrategy dc1 3 dc2 3");
-        let error = one_agreement("limits", &two, local).expect_err("two").to_string();
-        assert!(error.contains("dc1, dc2") && error.contains("SerialConsistency::Serial"), "{error}");
-        assert!(one_agreement("limits", &two, global).is_ok());
-        for one in ["class NetworkTopologyStrategy dc1 3", "class SimpleStrategy replication_factor 3"] {
-            assert!(one_agreement("limits", &replication(one), local).is_ok(), "{one}");
-        }
     }
 }

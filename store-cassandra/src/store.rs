@@ -1,29 +1,32 @@
-//! The store: requests to transactions, and answers to verdicts.
+//! The store.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
+use tokio::time::timeout_at;
 use tollgate_core::store::{
     Atomicity, Capability, Export, IdempotencyRetention, Places, Run, RunVerdict, Store, apply_then_export,
     decide_across, decide_batch_across, decide_detached_across,
 };
 use tollgate_core::{Charge, Key, Limit, Request, StoreError, Time, Verdict};
 
-use crate::cache::LastSeen;
-use crate::change::{Rows, change};
-use crate::config::Settings;
-use crate::counts::{Counters, Counts};
-use crate::link::Link;
-use crate::queue::Queues;
-use crate::row::MOST_OPERATIONS;
-use crate::{Config, decide, key};
+use crate::config::StoreOptions;
+use crate::error::{self, Failure};
+use crate::partition_lock::PartitionLocks;
+use crate::row::MAX_RECORDS;
+use crate::row_cache::RowCache;
+use crate::session::LazySession;
+use crate::stats::{Counters, Stats};
+use crate::update::{Rows, update};
+use crate::{Config, backoff, decide, key};
 
-/// A store on Cassandra. Clones share their connections.
+/// A rate limit store on Apache Cassandra. Clones share their connections, cache and counters.
 ///
-/// Made by [`Config::connect`], or by [`CassandraStore::connect`] where a URL says all. Calls need a tokio runtime.
+/// Created by [`Config::connect`], or by [`CassandraStore::connect`] from a URL alone. Calls need a tokio runtime.
 ///
-/// Calls of a process for one key wait in line, one transaction after the other. To put many of them into one transaction
-/// is the job of `Coalesced` in `tollgate-resilience`, with one call in flight; `tollgate::connect` puts it around the store.
+/// Within a process, calls for one key are queued, and execute one transaction after the other. To decide many of
+/// them by one transaction, wrap the store in `Coalesced` from `tollgate-resilience` with one call in flight;
+/// `tollgate::connect` does so.
 #[derive(Clone, Debug)]
 pub struct CassandraStore {
     inner: Arc<Inner>,
@@ -31,51 +34,65 @@ pub struct CassandraStore {
 
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub(crate) link: Link,
-    pub(crate) settings: Settings,
-    pub(crate) last_seen: LastSeen,
+    pub(crate) session: LazySession,
+    pub(crate) options: StoreOptions,
+    pub(crate) row_cache: RowCache,
     pub(crate) counters: Counters,
-    pub(crate) queues: Queues,
-    /// By which this store knows its own transactions among those of others.
+    pub(crate) partition_locks: PartitionLocks,
+    /// Identifies the transactions of this store among those of others.
     pub(crate) writer: u16,
-    lanes: RandomState,
+    route_hasher: RandomState,
 }
 
 impl CassandraStore {
-    /// A store at `url`, with defaults for the rest; [`Config`] says what a URL looks like.
+    /// Connects to the cluster at `url`, with defaults for everything else. [`Config`] documents the URL.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         Config::new(url).connect().await
     }
 
-    pub(crate) fn new(link: Link, settings: Settings) -> Self {
-        let last_seen = LastSeen::new(settings.cache_bytes);
-        let (counters, queues) = (Counters::default(), Queues::default());
-        let (writer, lanes) = (fastrand::u16(..), RandomState::new());
-        Self { inner: Arc::new(Inner { link, settings, last_seen, counters, queues, writer, lanes }) }
+    pub(crate) fn new(session: LazySession, options: StoreOptions) -> Self {
+        let inner = Inner {
+            session,
+            row_cache: RowCache::new(options.cache_bytes),
+            options,
+            counters: Counters::default(),
+            partition_locks: PartitionLocks::default(),
+            writer: fastrand::u16(..),
+            route_hasher: RandomState::new(),
+        };
+        Self { inner: Arc::new(inner) }
     }
 
-    /// Whether the cluster can be reached now, and has the schema.
-    pub async fn reach(&self) -> Result<(), StoreError> {
-        self.inner.link.get().await.map(|_| ())
+    /// Checks whether the cluster answers: connects if necessary, and reads from the table at the serial consistency
+    /// level.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        let inner = &self.inner;
+        let ping = async {
+            let session = inner.session.get().await?;
+            Counters::add(&inner.counters.reads);
+            session.read(key::PING, &["ping"], 0).await.map_err(Failure::into_error)
+        };
+        let result = timeout_at(backoff::deadline(inner.options.call_timeout), Box::pin(ping)).await;
+        result.unwrap_or_else(|_| Err(error::timed_out())).map(|_| ())
     }
 
-    /// What has been sent so far, by this store and its clones.
-    pub fn counts(&self) -> Counts {
-        self.inner.counters.read()
+    /// Returns how many requests this store and its clones have sent so far.
+    pub fn stats(&self) -> Stats {
+        self.inner.counters.stats()
     }
 }
 
 impl Store for CassandraStore {
     fn capability(&self) -> Capability {
-        let memory = IdempotencyRetention::Last(u32::try_from(MOST_OPERATIONS).unwrap_or(u32::MAX));
+        let retention = IdempotencyRetention::Last(u32::try_from(MAX_RECORDS).unwrap_or(u32::MAX));
         Capability::exact()
             .with_atomicity(Atomicity::WithinEntity)
-            .with_idempotency(memory)
+            .with_idempotency(retention)
             .with_unknown_effects()
     }
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
-        // A call in flight takes kilobytes, which every wrapper and every caller would move.
+        // Boxed: the future has kilobytes, which every wrapper and every caller would move.
         Box::pin(decide_across(&self.inner, request, now)).await
     }
 
@@ -84,7 +101,7 @@ impl Store for CassandraStore {
     }
 
     fn route(&self, charge: &Charge<'_>) -> u64 {
-        self.inner.lanes.hash_one(charge.key())
+        self.inner.route_hasher.hash_one(charge.key())
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {
@@ -92,19 +109,19 @@ impl Store for CassandraStore {
     }
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
-        decide::fits_a_row(limit)?;
+        decide::check_limit_size(limit)?;
         let partition = key::partition(key);
-        // A step that changes nothing is answered by what is there.
-        let look = |rows: &mut Rows<'_>| rows.of(limit).map(|row| row.state.clone());
-        let state = Box::pin(change(&self.inner, &partition, &[limit], now, look)).await??;
+        // A step that changes nothing gets the current row.
+        let read = |rows: &mut Rows<'_>| rows.of(limit).map(|row| row.state.clone());
+        let state = Box::pin(update(&self.inner, &partition, &[limit], now, read)).await??;
         let state = (!state.is_fresh(now)).then(|| state.snapshot(limit));
         Ok(Export { state, at: now })
     }
 
-    /// What is booked for one entity is one transaction, which knows what it makes of the rows.
+    /// Applies the deltas of one entity by one transaction, which also yields the resulting states.
     async fn apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
         let run = Run::new(request, 1);
-        decide::refuse(&run)?;
+        decide::check_run(&run)?;
         match self.inner.common_place(request.charges()) {
             Some(partition) => Box::pin(decide::apply_deltas(&self.inner, &partition, &run, now)).await,
             None => Box::pin(apply_then_export(self, request, now)).await,

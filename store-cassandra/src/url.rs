@@ -1,87 +1,88 @@
-//! Where the cluster is: `cassandra://user:password@host,host:port/keyspace?datacenter=…&table=…`.
+//! The URL of a cluster: `cassandra://user:password@host,host:port/keyspace?datacenter=…&table=…`.
 
 use percent_encoding::percent_decode_str;
 use tollgate_core::{ErrorKind, StoreError};
 
-/// What a URL says.
+/// A parsed URL.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Target {
-    /// With their ports.
+pub(crate) struct ClusterUrl {
+    /// Contact points, with their ports.
     pub(crate) hosts: Vec<String>,
     pub(crate) keyspace: String,
-    pub(crate) login: Option<(String, String)>,
+    pub(crate) credentials: Option<(String, String)>,
     pub(crate) table: Option<String>,
     pub(crate) datacenter: Option<String>,
 }
 
-const FORM: &str = "use cassandra://host/keyspace, with further hosts after commas";
+const FORM: &str = "use cassandra://host/keyspace or cassandra://host1,host2/keyspace";
 
-fn wrong(what: &str) -> StoreError {
-    StoreError::new(ErrorKind::Refused, format!("the URL of cassandra {what}; {FORM}"))
+fn invalid(problem: &str) -> StoreError {
+    StoreError::new(ErrorKind::Refused, format!("the cassandra URL {problem}; {FORM}"))
 }
 
-impl Target {
-    /// Errors never show the URL itself: it may hold a password.
+impl ClusterUrl {
+    /// Parses a URL. Errors never contain the URL itself, which may contain a password.
     pub(crate) fn parse(url: &str) -> Result<Self, StoreError> {
         let rest =
-            url.strip_prefix("cassandra://").ok_or_else(|| wrong("does not begin with cassandra://"))?;
+            url.strip_prefix("cassandra://").ok_or_else(|| invalid("does not start with cassandra://"))?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         if query.contains('@') {
-            return Err(wrong("has a user or password whose `?` must be percent-encoded"));
+            return Err(invalid("has a user or password whose `?` must be percent-encoded"));
         }
-        // A password may contain nearly anything; hosts and keyspaces may not contain an at sign.
-        let (login, place) = match rest.rsplit_once('@') {
-            Some((login, _)) if login.contains('/') => {
-                return Err(wrong("has a user or password whose `/` must be percent-encoded"));
+        // A password may contain an at sign; hosts and keyspaces cannot.
+        let (credentials, location) = match rest.rsplit_once('@') {
+            Some((credentials, _)) if credentials.contains('/') => {
+                return Err(invalid("has a user or password whose `/` must be percent-encoded"));
             }
-            Some((login, place)) => (Some(login), place),
+            Some((credentials, location)) => (Some(credentials), location),
             None => (None, rest),
         };
-        let login = match login.map(|login| login.split_once(':')) {
+        let credentials = match credentials.map(|credentials| credentials.split_once(':')) {
             None => None,
-            Some(None) => return Err(wrong("names a user without a password; write user:password@")),
-            Some(Some((user, password))) => Some((decoded(user)?, decoded(password)?)),
+            Some(None) => return Err(invalid("has a user without a password; write user:password@")),
+            Some(Some((user, password))) => Some((percent_decoded(user)?, percent_decoded(password)?)),
         };
-        let (hosts, keyspace) = place.split_once('/').unwrap_or((place, ""));
+        let (hosts, keyspace) = location.split_once('/').unwrap_or((location, ""));
         let hosts = hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
         let hosts = hosts.map(with_port).collect::<Result<Vec<_>, _>>()?;
         if hosts.is_empty() {
-            return Err(wrong("names no host"));
+            return Err(invalid("has no host"));
         }
         let keyspace = keyspace.trim_end_matches('/');
         if keyspace.is_empty() {
-            return Err(wrong("names no keyspace"));
+            return Err(invalid("has no keyspace"));
         }
-        let mut target = Self { hosts, keyspace: keyspace.to_owned(), login, table: None, datacenter: None };
+        let mut url =
+            Self { hosts, keyspace: keyspace.to_owned(), credentials, table: None, datacenter: None };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-            let value = decoded(value)?;
+            let value = percent_decoded(value)?;
             match name {
-                "table" => target.table = Some(value),
-                "datacenter" => target.datacenter = Some(value),
+                "table" => url.table = Some(value),
+                "datacenter" => url.datacenter = Some(value),
                 _ => {
-                    return Err(wrong(
-                        "has a parameter that there is not; there are `table` and `datacenter`",
+                    return Err(invalid(
+                        "has an unknown parameter; the parameters are `table` and `datacenter`",
                     ));
                 }
             }
         }
-        Ok(target)
+        Ok(url)
     }
 }
 
-fn decoded(text: &str) -> Result<String, StoreError> {
+fn percent_decoded(text: &str) -> Result<String, StoreError> {
     let text = percent_decode_str(text).decode_utf8();
-    text.map(Into::into).map_err(|_| wrong("has a percent-encoded part that is not UTF-8"))
+    text.map(Into::into).map_err(|_| invalid("has a percent-encoded part that is not UTF-8"))
 }
 
-/// The host with its port, 9042 unless said.
+/// Returns the host with its port. Default: 9042.
 fn with_port(host: &str) -> Result<String, StoreError> {
     let port = match host.rsplit_once(':') {
         // An IPv6 address without a port ends in a bracket.
         Some((name, port)) if !port.ends_with(']') => {
             if name.is_empty() || name.contains(':') && !name.ends_with(']') {
-                return Err(wrong("has a host that is none; write IPv6 addresses in brackets"));
+                return Err(invalid("has an invalid host; write IPv6 addresses in brackets"));
             }
             Some(port)
         }
@@ -90,14 +91,14 @@ fn with_port(host: &str) -> Result<String, StoreError> {
     match port {
         None => Ok(format!("{host}:9042")),
         Some(port) if port.parse::<u16>().is_ok_and(|port| port > 0) => Ok(host.to_owned()),
-        Some(_) => Err(wrong("has a port that is not a number from 1 to 65535")),
+        Some(_) => Err(invalid("has a port that is not a number from 1 to 65535")),
     }
 }
 
-impl std::fmt::Debug for Target {
+impl std::fmt::Debug for ClusterUrl {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let user = self.login.as_ref().map(|(user, _)| user);
-        f.debug_struct("Target")
+        let user = self.credentials.as_ref().map(|(user, _)| user);
+        f.debug_struct("ClusterUrl")
             .field("hosts", &self.hosts)
             .field("keyspace", &self.keyspace)
             .field("user", &user)
@@ -112,23 +113,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_full_url() {
+    fn a_url_with_all_parts() {
         let url = "cassandra://bob:p%40ss%2F@db1,db2:9999,[::1],[::2]:7/limits?datacenter=dc%201&table=tolls";
-        let target = Target::parse(url).expect("valid");
-        assert_eq!(target.hosts, ["db1:9042", "db2:9999", "[::1]:9042", "[::2]:7"]);
-        assert_eq!(target.keyspace, "limits");
-        assert_eq!(target.login, Some(("bob".to_owned(), "p@ss/".to_owned())));
-        assert_eq!((target.table.as_deref(), target.datacenter.as_deref()), (Some("tolls"), Some("dc 1")));
-        assert!(!format!("{target:?}").contains("p@ss"));
+        let url = ClusterUrl::parse(url).expect("valid");
+        assert_eq!(url.hosts, ["db1:9042", "db2:9999", "[::1]:9042", "[::2]:7"]);
+        assert_eq!(url.keyspace, "limits");
+        assert_eq!(url.credentials, Some(("bob".to_owned(), "p@ss/".to_owned())));
+        assert_eq!((url.table.as_deref(), url.datacenter.as_deref()), (Some("tolls"), Some("dc 1")));
+        assert!(!format!("{url:?}").contains("p@ss"));
     }
 
     #[test]
-    fn what_is_wrong_is_said_without_secrets() {
-        for (url, what) in [
-            ("http://bob:secret@db/limits", "does not begin with cassandra://"),
-            ("cassandra:///limits", "names no host"),
-            ("cassandra://bob:secret@db", "names no keyspace"),
-            ("cassandra://bob:secret@db/", "names no keyspace"),
+    fn errors_name_the_problem_and_no_secrets() {
+        for (url, problem) in [
+            ("http://bob:secret@db/limits", "does not start with cassandra://"),
+            ("cassandra:///limits", "has no host"),
+            ("cassandra://bob:secret@db", "has no keyspace"),
+            ("cassandra://bob:secret@db/", "has no keyspace"),
             ("cassandra://secret@db/limits", "user without a password"),
             ("cassandra://bob:secret/x@db/limits", "percent-encoded"),
             ("cassandra://bob:secret?x@db/limits", "percent-encoded"),
@@ -137,8 +138,8 @@ mod tests {
             ("cassandra://::1/limits", "in brackets"),
             ("cassandra://db/limits?speed=secret", "`table` and `datacenter`"),
         ] {
-            let error = Target::parse(url).expect_err(url).to_string();
-            assert!(error.contains(what) && !error.contains("secret"), "{url}: {error}");
+            let error = ClusterUrl::parse(url).expect_err(url).to_string();
+            assert!(error.contains(problem) && !error.contains("secret"), "{url}: {error}");
         }
     }
 }

@@ -1,5 +1,5 @@
-//! The conformance suite on one real Cassandra: a container, or whatever `TOLLGATE_TEST_CASSANDRA` names. As
-//! `tollgate::connect` makes a store: with its calls gathered.
+//! The conformance suite on one real Cassandra: a container, or the server at `TOLLGATE_TEST_CASSANDRA`. Calls are
+//! batched, as `tollgate::connect` does.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,7 +8,6 @@ use tokio::sync::OnceCell;
 use tollgate_conformance::{Subject, run};
 use tollgate_resilience::Coalesced;
 use tollgate_store_cassandra::{CassandraStore, Config, Replication};
-use tollgate_testkit as servers;
 
 #[derive(Default)]
 struct Cassandra {
@@ -20,14 +19,14 @@ impl Subject for Cassandra {
 
     async fn open(&self) -> Self::Store {
         let connect = async || {
-            let url = servers::cassandra_url().await;
+            let url = tollgate_testkit::cassandra_url().await;
             let config = Config::new(format!("{url}/conformance")).call_timeout(Duration::from_secs(20));
             config.create_schema(&Replication::Simple(1)).await.expect("a schema");
-            config.must_be_there().connect().await.expect("a cluster to try")
+            config.require_reachable().connect().await.expect("a reachable cluster")
         };
         let store = self.store.get_or_init(connect).await.clone();
-        // One for each trial: those who gather share a time, and trials have their own.
-        Coalesced::new(store).in_flight(1).patience(Duration::from_secs(10))
+        // One wrapper per trial: batched calls share one time, and every trial has its own clock.
+        Coalesced::builder(store).max_in_flight(1).overtake_after(Duration::from_secs(10)).build()
     }
 
     fn replay_steps(&self) -> usize {

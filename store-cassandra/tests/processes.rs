@@ -1,8 +1,8 @@
-//! Several processes on one key: together they are granted exactly what core's pure function grants one of them, whether
-//! they have seen the key before or not.
+//! Several processes on one key are together granted exactly what the core's pure function grants, whether they have
+//! the key's row in their cache or not.
 //!
-//! The test starts itself again, several times per trial. All processes ask as of one instant, at which nothing is
-//! refilled, so what passes can be counted.
+//! The test binary starts itself several times per trial. All processes use the same instant, so nothing is refilled
+//! and the granted units can be counted.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
@@ -15,21 +15,20 @@ use tollgate_core::store::{State, Store};
 use tollgate_core::{Action, Decision, IdempotencyKey, Limit, LimitBuilder, Request, StoreError, Time};
 use tollgate_resilience::Coalesced;
 use tollgate_store_cassandra::{CassandraStore, Config, Replication};
-use tollgate_testkit as servers;
 
 const NOW: Time = Time::from_secs(1_790_000_000);
-/// The argument that makes a process of this test one that spends.
-const SPEND: &str = "--spend";
-/// What a process says when it is connected, so that all of them start together.
+/// The argument that starts this binary as a worker process.
+const WORKER: &str = "--worker";
+/// What a worker prints when it is connected, so that all workers start at the same time.
 const READY: &str = "ready";
 const TASKS: u32 = 8;
 
-/// How the processes of a trial begin.
+/// What the workers of a trial have in their caches at the start.
 #[derive(Clone, Copy, Debug)]
 enum Cache {
-    /// Nobody has seen the row, and it is there.
+    /// Nothing, although the row exists.
     Cold,
-    /// Everybody has.
+    /// The row.
     Warm,
 }
 
@@ -37,9 +36,9 @@ fn main() -> ExitCode {
     let runtime = Runtime::new().expect("a runtime");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [flag, url, key, sample, cache] = &arguments[..]
-        && flag == SPEND
+        && flag == WORKER
     {
-        runtime.block_on(spend(url, key, &limit(sample), cache == "Warm"));
+        runtime.block_on(work(url, key, &limit(sample), cache == "Warm"));
         return ExitCode::SUCCESS;
     }
     let trials = [(2, Cache::Cold), (2, Cache::Warm), (4, Cache::Cold), (4, Cache::Warm)].into_iter();
@@ -48,7 +47,7 @@ fn main() -> ExitCode {
         samples().into_iter().map(move |(sample, _)| {
             let handle = handle.clone();
             Trial::test(format!("{processes}_processes::{cache:?}::{sample}").to_lowercase(), move || {
-                together(&handle, processes, cache, sample);
+                run_trial(&handle, processes, cache, sample);
                 Ok(())
             })
         })
@@ -77,49 +76,49 @@ fn limit(name: &str) -> Limit {
 }
 
 async fn connect(url: &str) -> CassandraStore {
-    // The machine may be busy: no call is given up.
-    let config = Config::new(url).call_timeout(Duration::from_secs(30)).must_be_there();
-    config.connect().await.expect("the parent's server")
+    // The machine may be busy.
+    let config = Config::new(url).call_timeout(Duration::from_secs(30)).require_reachable();
+    config.connect().await.expect("the server of the parent process")
 }
 
-/// The keyspace of all trials.
+/// Returns the URL of the keyspace of all trials.
 async fn keyspace() -> &'static str {
     static KEYSPACE: OnceCell<String> = OnceCell::const_new();
-    let make = async || {
-        let url = format!("{}/processes", servers::cassandra_url().await);
+    let create = async || {
+        let url = format!("{}/processes", tollgate_testkit::cassandra_url().await);
         Config::new(&url).create_schema(&Replication::Simple(1)).await.expect("a schema");
         url
     };
-    KEYSPACE.get_or_init(make).await
+    KEYSPACE.get_or_init(create).await
 }
 
-fn together(runtime: &Handle, processes: u32, cache: Cache, sample: &str) {
+fn run_trial(runtime: &Handle, processes: u32, cache: Cache, sample: &str) {
     let url = runtime.block_on(keyspace());
     let (limit, key) = (limit(sample), format!("{:032x}", IdempotencyKey::unique().get()));
     let expected = granted_by_the_pure_function(&limit);
-    // So that a process that has not seen the row is wrong about it.
+    // The row exists, so a worker without it in its cache starts from a wrong assumption.
     let store = runtime.block_on(connect(url));
-    let first = runtime.block_on(take(&store, &limit, &key)).expect("an answer");
-    assert!(first > 0, "the first one passes");
+    let first = runtime.block_on(take(&store, &limit, &key)).expect("a decision");
+    assert!(first > 0, "the first unit is allowed");
 
-    let mut started: Vec<_> = (0..processes).map(|_| Process::start(url, &key, sample, cache)).collect();
-    for process in &mut started {
-        assert_eq!(process.line(), READY);
+    let mut workers: Vec<_> = (0..processes).map(|_| Worker::start(url, &key, sample, cache)).collect();
+    for worker in &mut workers {
+        assert_eq!(worker.read_line(), READY);
     }
-    for process in &mut started {
-        writeln!(process.child.stdin.take().expect("a pipe")).expect("a process that waits for its start");
+    for worker in &mut workers {
+        writeln!(worker.child.stdin.take().expect("a pipe")).expect("a worker that waits for its start");
     }
-    let granted: u32 = first + started.into_iter().map(Process::granted).sum::<u32>();
-    assert_eq!(granted, expected, "all processes together");
+    let granted: u32 = first + workers.into_iter().map(Worker::granted).sum::<u32>();
+    assert_eq!(granted, expected, "all workers together");
     let charges = [limit.charge(&key).with_cost(0)];
-    let left = runtime.block_on(store.decide(Request::new(&charges), NOW)).expect("a look");
-    assert!(left.is_denied(), "nothing is left: {left:?}");
+    let peek = runtime.block_on(store.decide(Request::new(&charges), NOW)).expect("a verdict");
+    assert!(peek.is_denied(), "nothing is left: {peek:?}");
 }
 
-/// How many pass at one instant.
+/// Returns how many units are allowed at one instant.
 fn granted_by_the_pure_function(limit: &Limit) -> u32 {
     let mut state = State::default();
-    let takes = std::iter::repeat_with(|| state.apply(&limit.charge("anybody"), NOW));
+    let takes = std::iter::repeat_with(|| state.apply(&limit.charge("any key"), NOW));
     u32::try_from(takes.take_while(Decision::is_allowed).count()).expect("a small number")
 }
 
@@ -128,30 +127,33 @@ async fn take(store: &impl Store, limit: &Limit, key: &str) -> Result<u32, Store
     Ok(u32::from(decision.is_allowed()))
 }
 
-/// One of the processes: takes until it is denied, in several tasks, and gives something back now and then.
-async fn spend(url: &str, key: &str, limit: &Limit, warm: bool) {
-    let store = Coalesced::new(connect(url).await).in_flight(1).patience(Duration::from_secs(10));
+/// Runs a worker process: takes units in several tasks until it is denied, and refunds some of them.
+async fn work(url: &str, key: &str, limit: &Limit, warm: bool) {
+    let store = Coalesced::builder(connect(url).await)
+        .max_in_flight(1)
+        .overtake_after(Duration::from_secs(10))
+        .build();
     let mut granted = 0;
     if warm {
-        granted += take(&store, limit, key).await.expect("an answer");
+        granted += take(&store, limit, key).await.expect("a decision");
     }
     println!("{READY}");
-    std::io::stdin().read_line(&mut String::new()).expect("a word from the parent");
+    std::io::stdin().read_line(&mut String::new()).expect("the start signal");
     let tasks = (0..TASKS).map(|_| {
         let (store, limit, key) = (store.clone(), limit.clone(), key.to_owned());
         tokio::spawn(async move {
-            let (mut granted, mut returned) = (0, false);
+            let (mut granted, mut refunded) = (0, false);
             loop {
-                match take(&store, &limit, &key).await.expect("an answer") {
+                match take(&store, &limit, &key).await.expect("a decision") {
                     0 => return granted,
                     one => granted += one,
                 }
-                // What can be given back in full is, once, and is somebody's again.
-                if !returned && limit.kind().is_flow() && granted > 1 {
-                    returned = true;
-                    let back = limit.charge(&key).with_action(Action::Refund { at: None });
-                    let back = store.decide_one(&back, &NOW).await.expect("an answer");
-                    granted -= back.granted();
+                // Refunds one unit, where a refund restores it in full. Any worker can take it again.
+                if !refunded && limit.kind().is_flow() && granted > 1 {
+                    refunded = true;
+                    let refund = limit.charge(&key).with_action(Action::Refund { at: None });
+                    let refund = store.decide_one(&refund, &NOW).await.expect("a decision");
+                    granted -= refund.granted();
                 }
             }
         })
@@ -162,34 +164,34 @@ async fn spend(url: &str, key: &str, limit: &Limit, warm: bool) {
     println!("{granted}");
 }
 
-/// This test once more, in a process of its own.
-struct Process {
+/// This test binary, started as a worker process.
+struct Worker {
     child: Child,
     output: BufReader<ChildStdout>,
 }
 
-impl Process {
+impl Worker {
     fn start(url: &str, key: &str, sample: &str, cache: Cache) -> Self {
-        let mut child = Command::new(std::env::current_exe().expect("this test"))
-            .args([SPEND, url, key, sample, &format!("{cache:?}")])
+        let mut child = Command::new(std::env::current_exe().expect("the path of this binary"))
+            .args([WORKER, url, key, sample, &format!("{cache:?}")])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("this test again");
+            .expect("a worker process");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
         Self { child, output }
     }
 
-    fn line(&mut self) -> String {
+    fn read_line(&mut self) -> String {
         let mut line = String::new();
         self.output.read_line(&mut line).expect("text");
         line.trim_end().to_owned()
     }
 
     fn granted(mut self) -> u32 {
-        let granted = self.line().parse().expect("a number");
-        let status = self.child.wait().expect("a process that ends");
-        assert!(status.success(), "a process failed: {status}");
+        let granted = self.read_line().parse().expect("a number");
+        let status = self.child.wait().expect("an exit status");
+        assert!(status.success(), "a worker failed: {status}");
         granted
     }
 }

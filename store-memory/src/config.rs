@@ -1,16 +1,16 @@
-//! How large a store is.
+//! The configuration of a store: how many keys it has room for.
 
 use crate::store::MemoryStore;
 
-/// How many locks the states are spread over that do not fit a word.
+/// How many shards, each with a lock of its own, hold the states that do not fit one word.
 const SHARDS: usize = 64;
 
-/// How many keys a store has room for.
+/// Configures a [`MemoryStore`].
 ///
 /// ```
 /// use tollgate_store_memory::MemoryStore;
 ///
-/// let store = MemoryStore::config().keys(10_000).build();
+/// let store = MemoryStore::config().max_keys(10_000).build();
 /// # let _ = store;
 /// ```
 #[derive(Clone, Debug)]
@@ -21,23 +21,25 @@ pub struct Config {
 }
 
 impl Config {
-    /// At most this many keys in use at a time; a million unless said, at least one. The table takes 28
-    /// bytes for each, reserved at once but touched only where keys are. States that do not fit a word
-    /// (windows, logs, leases, block times) have as much room again; they take about 150 bytes each, plus what a log or
-    /// a set of leases holds, and only when they are there. Until they are swept, as many that are past may lie beside
-    /// them.
-    pub fn keys(mut self, keys: usize) -> Self {
+    /// Sets how many keys can be in use at the same time, at least 1. Default: 1,000,000.
+    ///
+    /// The lock-free table takes 28 bytes per key. Its address space is reserved at once; memory is used only where
+    /// keys are. States that do not fit one word (windows, logs, leases, block times) have room for as many keys
+    /// again. Each takes about 150 bytes, plus the entries of a log or the leases of a concurrency limit, and only
+    /// while it exists. Expired states are removed as new ones arrive; until then, at most as many expired as live
+    /// ones are kept.
+    pub fn max_keys(mut self, keys: usize) -> Self {
         self.keys = keys.max(1);
         self
     }
 
-    /// The store.
+    /// Creates the store.
     ///
     /// # Panics
     ///
     /// If there is no memory for the table.
     pub fn build(self) -> MemoryStore {
-        MemoryStore::with(&self)
+        MemoryStore::from_config(&self)
     }
 }
 

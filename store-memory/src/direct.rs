@@ -1,11 +1,14 @@
-//! One limit without keys: no hashing, no table, a single word.
+//! One limit without keys: no hashing, no table, a single atomic word.
 
 use tollgate_core::store::{Flow, State};
 use tollgate_core::{Charge, Clock, Decision, Limit, StoreError, SystemClock, Time};
 
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
-/// A limiter for one thing, such as a whole process's calls to another service.
+/// A rate limiter without keys, for one resource such as the outgoing calls of a whole process.
+///
+/// Every algorithm works. For buckets, queues, GCRA and smooth limiters a check is one compare-and-swap on one atomic
+/// word; for the others it takes a lock.
 ///
 /// ```
 /// use tollgate_core::Limit;
@@ -19,71 +22,71 @@ use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 pub struct DirectLimiter<C = SystemClock> {
     limit: Limit,
     clock: C,
-    cell: Cell,
+    storage: Storage,
 }
 
 #[derive(Debug)]
-enum Cell {
-    /// When the flow is full again, and whether it is overdrawn.
-    Word(Apart),
+enum Storage {
+    /// The theoretical arrival time in nanoseconds, shifted left by one, and the overdrawn bit.
+    Tat(CachePadded),
     State(Mutex<State>),
 }
 
-/// On cache lines of its own, or every change would take the limit's numbers and the clock away from the other
-/// threads. Two lines, because processors fetch them in pairs.
+/// Cache lines of its own. Otherwise every update would invalidate the limit's parameters and the clock in the caches
+/// of other threads. Two lines, because processors prefetch them in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Apart(AtomicU64);
+struct CachePadded(AtomicU64);
 
 impl DirectLimiter {
-    /// A limiter of `limit`, by the machine's clock.
+    /// Creates a limiter on the system clock.
     pub fn new(limit: Limit) -> Self {
         Self::with_clock(limit, SystemClock::new())
     }
 }
 
 impl<C: Clock> DirectLimiter<C> {
-    /// A limiter of `limit`, by `clock`.
+    /// Creates a limiter on another clock.
     pub fn with_clock(limit: Limit, clock: C) -> Self {
-        let cell = match limit.as_flow() {
-            Some(_) => Cell::Word(Apart::default()),
-            None => Cell::State(Mutex::new(State::default())),
+        let storage = match limit.as_flow() {
+            Some(_) => Storage::Tat(CachePadded::default()),
+            None => Storage::State(Mutex::new(State::default())),
         };
-        Self { limit, clock, cell }
+        Self { limit, clock, storage }
     }
 
-    /// The limit.
+    /// Returns the limit.
     pub fn limit(&self) -> &Limit {
         &self.limit
     }
 
-    /// May one pass?
+    /// Checks whether one unit is allowed, and takes it.
     #[inline]
     pub fn check(&self) -> Decision {
-        self.decide(&self.limit.charge(NOBODY))
+        self.decide(&self.limit.charge(NO_KEY))
     }
 
-    /// May `cost` pass?
+    /// Checks whether `cost` units are allowed, and takes them.
     #[inline]
     pub fn check_cost(&self, cost: u32) -> Decision {
-        self.decide(&self.limit.charge(NOBODY).with_cost(cost))
+        self.decide(&self.limit.charge(NO_KEY).with_cost(cost))
     }
 
-    /// Any other charge: `with` gets one of cost 1 to change.
-    pub fn charge(&self, with: impl FnOnce(Charge<'_>) -> Charge<'_>) -> Result<Decision, StoreError> {
-        let charge = with(self.limit.charge(NOBODY));
+    /// Decides any other charge. `configure` receives a take of cost 1 and returns the charge to decide.
+    pub fn charge(&self, configure: impl FnOnce(Charge<'_>) -> Charge<'_>) -> Result<Decision, StoreError> {
+        let charge = configure(self.limit.charge(NO_KEY));
         charge.supported()?;
         Ok(self.decide(&charge))
     }
 
     #[inline]
     fn decide(&self, charge: &Charge<'_>) -> Decision {
-        match (&self.cell, self.limit.as_flow()) {
-            (Cell::Word(Apart(word)), Some(flow)) if flow.is_plain(charge) => {
+        match (&self.storage, self.limit.as_flow()) {
+            (Storage::Tat(CachePadded(word)), Some(flow)) if flow.is_plain(charge) => {
                 let now = self.clock.now();
                 let mut seen = word.load(Ordering::Relaxed);
                 loop {
-                    let take = flow.take(at(seen), now, charge.cost());
+                    let take = flow.take(tat(seen), now, charge.cost());
                     let Some(next) = take.next() else { return take.answer(flow, charge.cost()) };
                     let next = next.nanos() << 1;
                     match word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
@@ -92,20 +95,20 @@ impl<C: Clock> DirectLimiter<C> {
                     }
                 }
             }
-            (Cell::Word(Apart(word)), Some(flow)) => self.decide_other(word, flow, charge),
-            (Cell::State(state), _) => lock(state).apply(charge, self.clock.now()),
-            (Cell::Word(_), None) => unreachable!("a word is made for flows only"),
+            (Storage::Tat(CachePadded(word)), Some(flow)) => self.decide_slow(word, flow, charge),
+            (Storage::State(state), _) => lock(state).apply(charge, self.clock.now()),
+            (Storage::Tat(_), None) => unreachable!("only limits with a flow have a TAT"),
         }
     }
 
-    /// Anything but a plain take.
+    /// Decides any charge but a plain take on a TAT.
     #[inline(never)]
-    fn decide_other(&self, word: &AtomicU64, flow: &Flow, charge: &Charge<'_>) -> Decision {
+    fn decide_slow(&self, word: &AtomicU64, flow: &Flow, charge: &Charge<'_>) -> Decision {
         let now = self.clock.now();
         let mut seen = word.load(Ordering::Relaxed);
         loop {
             let (decision, next) =
-                flow.apply(flow.state(at(seen).nanos(), seen & OVERDRAWN != 0), now, charge);
+                flow.apply(flow.state(tat(seen).nanos(), seen & OVERDRAWN != 0), now, charge);
             let Some(next) = next else { return decision };
             let next = next.at.nanos() << 1 | u64::from(next.overdrawn);
             match word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed) {
@@ -116,13 +119,13 @@ impl<C: Clock> DirectLimiter<C> {
     }
 }
 
-/// The mark beside the instant.
+/// The lowest bit of the word.
 const OVERDRAWN: u64 = 1;
 
 #[inline]
-fn at(word: u64) -> Time {
+fn tat(word: u64) -> Time {
     Time::from_nanos(word >> 1)
 }
 
-/// There is only one thing to count for.
-const NOBODY: &[u8] = b"";
+/// The only key.
+const NO_KEY: &[u8] = b"";

@@ -1,32 +1,51 @@
-//! Tollgate's store in this process's memory: the reference store, and the fast one.
+//! In-process, in-memory rate limiting for Tollgate: a lock-free, bounded store for token buckets, GCRA, leaky
+//! buckets, fixed and sliding windows, sliding logs and concurrency limits. No server, no async runtime, no
+//! background thread.
 //!
-//! What it promises beyond the contract of [`Store`](tollgate_core::store::Store):
+//! ```
+//! use tollgate_core::{Limit, Limiter};
+//! use tollgate_store_memory::MemoryStore;
 //!
-//! - **Exact for any number of threads**, while the keys in use fit. A request with several charges is one atomic
-//!   step, like a request with one.
-//! - **No lock on the hot path** of buckets, queues, GCRA and smooth limiters: their state is one atomic
-//!   word. A denial writes nothing. Windows, logs, leases and block times sit behind one of 64 locks.
-//! - **Bounded**: a million keys in use unless [configured](Config) otherwise. State that equals a fresh
-//!   one costs nothing and is overwritten when room is needed; there is no background thread.
-//! - **When more keys are in use than fit**, a key that finds no slot is kept behind a lock, as exact as
-//!   before. When that is full too, the state nearest to idle is evicted, and its key starts anew. Both are
-//!   counted in [`Stats`].
-//! - **Keys are not stored**, only a hash of them with a secret.
-//! - **The caller's clock decides**, so share a store together with its limiter, or at least its clock. Time in a store
-//!   does not run backwards: whoever asks about a key that the store does not know is answered as of the latest time
-//!   at which it has reused a slot.
+//! let limiter = Limiter::new(MemoryStore::new());
+//! let api = Limit::per_second(50).burst(100).build("api")?;
+//! if limiter.check_now(&api, "user:42").is_denied() {
+//!     // respond with 429 Too Many Requests
+//! }
+//! # Ok::<(), tollgate_core::LimitError>(())
+//! ```
+//!
+//! [`DirectLimiter`] is the variant for one limit without keys.
+//!
+//! # Guarantees
+//!
+//! Beyond the contract of [`Store`](tollgate_core::store::Store):
+//!
+//! - **Exact for any number of threads**, as long as the keys in use fit. A request with several charges is one
+//!   atomic step, like a request with one.
+//! - **No lock on the hot path** of buckets, queues, GCRA and smooth limiters: their state is a theoretical arrival
+//!   time (TAT) in one atomic word. A denial writes nothing. The states of windows, logs, leases and block times are
+//!   in 64 shards, each behind a lock.
+//! - **Bounded memory**: room for a million keys by default ([`Config::max_keys`]). A state that equals a fresh one takes
+//!   no room: it is overwritten when a slot is needed.
+//! - **When more keys are in use than fit**, a key without a slot spills into its shard and stays exact. When the
+//!   shard is full, too, a state that is close to expiry is evicted, and its key starts fresh. [`Stats`] counts both.
+//! - **Keys are not stored**, only a hash with a secret seed.
+//! - **The caller's clock decides.** Share a store together with its limiter, or at least with one clock. Time does
+//!   not run backwards: a key without a state is decided at the time of the latest slot reuse, if the caller's time
+//!   is earlier.
 //!
 //! # Layout
 //!
-//! - [`MemoryStore`] (`store`), [`Config`] (`config`): which state lives where.
-//! - `table`: the lock-free table of one-word states. `shard`: the bounded map for the others.
-//! - `fingerprint`: the keyed hash. `operations`: answers to repeated calls.
+//! - [`MemoryStore`], [`Stats`] (`store`), [`Config`] (`config`): which state is kept where.
+//! - `table`: the lock-free table of one-word states. `shard`: the bounded map for all other states.
+//! - `key_hash`: the keyed hash. `idempotency`: verdicts recorded by idempotency key.
 //! - [`DirectLimiter`] (`direct`): one limit without keys.
+//! - `sync`: atomics and locks, of the standard library or of loom. `loom_tests`: what loom explores.
 
 mod config;
 mod direct;
-mod fingerprint;
-mod operations;
+mod idempotency;
+mod key_hash;
 mod shard;
 mod store;
 mod sync;
@@ -37,4 +56,9 @@ pub use direct::DirectLimiter;
 pub use store::{MemoryStore, Stats};
 
 #[cfg(all(test, loom))]
-mod interleavings;
+mod loom_tests;
+
+/// Compiles the examples of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

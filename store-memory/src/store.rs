@@ -1,78 +1,90 @@
-//! The store: which state lives where, and how a request reaches all of its states at once.
+//! The store: which state is kept where, and how a request locks all of its states.
 
 use std::sync::atomic::{AtomicU64 as Counter, Ordering};
 
 use smallvec::SmallVec;
 use tollgate_core::store::{
     Capability, Export, Flow, IdempotencyRetention, ImmediateStore, Run, RunVerdict, State, Store, Tat,
-    decide_one_by_one, settle, slots,
+    decide_one_by_one, settle, state_indexes,
 };
 use tollgate_core::{Charge, Clock, Decision, ErrorKind, Key, Limit, Request, StoreError, Time, Verdict};
 
 use crate::config::Config;
-use crate::fingerprint::{Fingerprint, Fingerprints};
-use crate::operations::{MEMORY, Operations};
+use crate::idempotency::{IdempotencyRecords, RETENTION};
+use crate::key_hash::{KeyHash, KeyHasher};
 use crate::shard::Shard;
-use crate::sync::{Mutex, MutexGuard, give_way, lock};
-use crate::table::{Locked, Table, Updated};
+use crate::sync::{Mutex, MutexGuard, lock, yield_now};
+use crate::table::{LockedSlot, Table, Updated};
 
-/// How many parts remember operation ids.
-const OPERATION_PARTS: usize = 16;
+/// How many shards, each with a lock of its own, record verdicts by idempotency key.
+const IDEMPOTENCY_SHARDS: usize = 16;
 
-/// How many more states than its share a shard has room for, for stores so small that shares differ much.
+/// Extra room per shard: in a small store, keys are distributed unevenly over the shards.
 const SLACK: usize = 64;
 
-/// The store in this process's memory. See the [crate's documentation](crate) for what it promises.
+/// A rate limit store in the memory of this process: lock-free, bounded, without background threads.
+///
+/// The [crate's documentation](crate) lists its guarantees.
+///
+/// ```
+/// use tollgate_core::{Limit, Limiter};
+/// use tollgate_store_memory::MemoryStore;
+///
+/// let limiter = Limiter::new(MemoryStore::config().max_keys(100_000).build());
+/// let login = Limit::per_minute(5).sliding_log().build("login")?;
+/// assert!(limiter.check_now(&login, "user:42").is_allowed());
+/// # Ok::<(), tollgate_core::LimitError>(())
+/// ```
 #[derive(Debug)]
 pub struct MemoryStore {
-    prints: Fingerprints,
+    hasher: KeyHasher,
     table: Table,
     shards: Box<[Mutex<Shard>]>,
-    operations: Box<[Mutex<Operations>]>,
+    idempotency: Box<[Mutex<IdempotencyRecords>]>,
     spilled: Counter,
     evicted: Counter,
 }
 
-/// What a store holds, and what did not fit.
+/// How full a [`MemoryStore`] is, and how often keys did not fit. Returned by [`MemoryStore::stats`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Keys with a state that is not as good as none.
+    /// Keys whose state differs from a fresh one.
     pub live_keys: usize,
-    /// Bytes that the table of one-word states takes, used or not.
+    /// Size of the lock-free table in bytes, including slots that are not in use.
     pub table_bytes: usize,
-    /// Keys that found no slot in the table so far and were put behind a lock; still exact.
+    /// How many times a key found no slot in the table and spilled into a shard, where it is still exact.
     pub spilled: u64,
-    /// States that had to go because there was no room; their keys started anew.
+    /// How many states were evicted because a shard was full. Their keys started fresh: raise [`Config::max_keys`].
     pub evicted: u64,
 }
 
 impl MemoryStore {
-    /// A store for a million keys.
+    /// Creates a store for a million keys.
     pub fn new() -> Self {
         Config::default().build()
     }
 
-    /// Chooses how many keys; [`Config::build`] makes the store.
+    /// Returns a configuration; [`Config::build`] creates the store.
     pub fn config() -> Config {
         Config::default()
     }
 
-    pub(crate) fn with(config: &Config) -> Self {
-        // Keys fall unevenly on shards, and up to half of a shard may be past and not yet swept.
+    pub(crate) fn from_config(config: &Config) -> Self {
+        // Up to half of the entries of a shard may be expired and not yet swept.
         let per_shard = config.keys.div_ceil(config.shards).saturating_mul(2).saturating_add(SLACK);
         Self {
-            prints: Fingerprints::new(),
-            // Room to spare, so that a key lies in the first line it is looked for in, nearly always.
+            hasher: KeyHasher::new(),
+            // Spare slots: nearly every key is found in the first line that is probed.
             table: Table::new(config.keys.saturating_mul(7) / 4),
             shards: (0..config.shards).map(|_| Mutex::new(Shard::new(per_shard))).collect(),
-            operations: (0..OPERATION_PARTS).map(|_| Mutex::default()).collect(),
+            idempotency: (0..IDEMPOTENCY_SHARDS).map(|_| Mutex::default()).collect(),
             spilled: Counter::new(0),
             evicted: Counter::new(0),
         }
     }
 
-    /// What the store holds at `now`. Looks at every slot: for dashboards, not for the hot path.
+    /// Returns how full the store is at `now`. Scans every slot: for dashboards, not for the hot path.
     pub fn stats(&self, now: Time) -> Stats {
         Stats {
             live_keys: self.table.live(now)
@@ -83,31 +95,33 @@ impl MemoryStore {
         }
     }
 
-    /// How many states lie behind locks, past ones included.
+    /// Returns how many states are in shards, including expired ones. For tests.
     #[doc(hidden)]
-    pub fn entries_behind_locks(&self) -> usize {
+    pub fn shard_entries(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "any bits of the hash will do")]
-    fn shard_of(&self, print: Fingerprint) -> usize {
-        print.place as usize % self.shards.len()
+    fn shard_of(&self, hash: KeyHash) -> usize {
+        hash.position as usize % self.shards.len()
     }
 
-    /// The first key of that name and a number that belongs to the shard: where keys go is secret and random.
+    /// Returns a key that belongs to the shard. Positions depend on random seeds, so it tries one name after the
+    /// other.
     #[cfg(all(loom, test))]
     pub(crate) fn key_in_shard(&self, limit: &Limit, shard: usize, name: &str) -> String {
         let mut keys = (0..).map(|number| format!("{name} {number}"));
-        keys.find(|key| self.shard_of(self.prints.of(&limit.charge(key))) == shard).expect("there are many")
+        keys.find(|key| self.shard_of(self.hasher.hash(&limit.charge(key))) == shard)
+            .expect("every shard has keys")
     }
 
-    /// One charge on a state that fits a word.
+    /// Decides one charge on a TAT: the hot path.
     #[inline]
-    fn charge_flow(&self, flow: &Flow, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
-        let print = self.prints.of(charge);
+    fn charge_tat(&self, flow: &Flow, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
+        let hash = self.hasher.hash(charge);
         if flow.is_plain(charge) {
             let cost = charge.cost();
-            let taken = self.table.try_advance(print, clock, |at, now| {
+            let taken = self.table.try_advance(hash, clock, |at, now| {
                 let take = flow.take(at, now, cost);
                 (take, take.next())
             });
@@ -115,49 +129,44 @@ impl MemoryStore {
                 return take.answer(flow, cost);
             }
         }
-        self.charge_flow_again(flow, charge, print, clock.now())
+        self.charge_tat_slow(flow, charge, hash, clock.now())
     }
 
-    /// Anything but a plain take, or the key has no slot, or somebody else was faster.
+    /// Decides any charge on a TAT, where the hot path could not: not a plain take, no slot, or a contended slot.
     #[inline(never)]
-    fn charge_flow_again(&self, flow: &Flow, charge: &Charge<'_>, print: Fingerprint, now: Time) -> Decision {
-        match self.table.update(print, |state| flow.apply(state, now, charge)) {
+    fn charge_tat_slow(&self, flow: &Flow, charge: &Charge<'_>, hash: KeyHash, now: Time) -> Decision {
+        match self.table.update(hash, |state| flow.apply(state, now, charge)) {
             Updated::Done(decision) => decision,
-            Updated::Absent | Updated::Busy => self.charge_flow_locked(flow, charge, print, now),
+            Updated::Absent | Updated::Busy => self.charge_tat_locked(flow, charge, hash, now),
         }
     }
 
-    fn charge_flow_locked(
-        &self,
-        flow: &Flow,
-        charge: &Charge<'_>,
-        print: Fingerprint,
-        now: Time,
-    ) -> Decision {
+    /// Decides a charge on a TAT under the lock of the key's shard.
+    fn charge_tat_locked(&self, flow: &Flow, charge: &Charge<'_>, hash: KeyHash, now: Time) -> Decision {
         loop {
-            let mut shard = lock(&self.shards[self.shard_of(print)]);
-            match self.table.update(print, |state| flow.apply(state, now, charge)) {
+            let mut shard = lock(&self.shards[self.shard_of(hash)]);
+            match self.table.update(hash, |state| flow.apply(state, now, charge)) {
                 Updated::Done(decision) => return decision,
                 Updated::Busy => {
                     drop(shard);
-                    give_way();
+                    yield_now();
                 }
                 Updated::Absent => {
-                    if let Some(mut slot) = self.table.lock(print) {
-                        // Other numbers wrote it.
+                    if let Some(mut slot) = self.table.lock(hash) {
+                        // The state was written under other parameters.
                         let (decision, next) = flow.apply(slot.state(), now, charge);
                         if let Some(next) = next {
                             slot.set(next);
                         }
                         return decision;
                     }
-                    let stored = shard.get(print.whole()).filter(|state| !state.is_fresh(now));
+                    let stored = shard.get(hash.map_key()).filter(|state| !state.is_fresh(now));
                     let spilled = stored.and_then(State::as_flow);
-                    // What this key may have had in a slot that was taken over ended before the horizon.
+                    // If the key had a slot that was taken over, its state had expired by the horizon.
                     let now = if spilled.is_none() { now.max(self.table.horizon()) } else { now };
                     let (decision, next) = flow.apply(spilled.unwrap_or_default(), now, charge);
                     if let Some(next) = next {
-                        self.store_flow(&mut shard, print, next, spilled.is_some(), now);
+                        self.store_tat(&mut shard, hash, next, spilled.is_some(), now);
                     }
                     return decision;
                 }
@@ -165,97 +174,107 @@ impl MemoryStore {
         }
     }
 
-    /// Stores the state of a key that has no slot: in the table, or else in its shard.
-    fn store_flow(&self, shard: &mut Shard, print: Fingerprint, state: Tat, spilled: bool, now: Time) {
-        if !spilled && (state.at == Time::EPOCH || self.table.insert(print, state, now)) {
-            shard.remove(print.whole());
+    /// Stores the TAT of a key that has no slot: in the table, or else in the key's shard.
+    fn store_tat(&self, shard: &mut Shard, hash: KeyHash, state: Tat, spilled: bool, now: Time) {
+        if !spilled && (state.at == Time::EPOCH || self.table.insert(hash, state, now)) {
+            shard.remove(hash.map_key());
             return;
         }
         if !spilled {
             self.spilled.fetch_add(1, Ordering::Relaxed);
         }
-        self.put(shard, print, State::from_flow(state), now);
+        self.put(shard, hash, State::from_flow(state), now);
     }
 
-    fn put(&self, shard: &mut Shard, print: Fingerprint, state: State, now: Time) {
-        if shard.put(print.whole(), state, now) {
+    fn put(&self, shard: &mut Shard, hash: KeyHash, state: State, now: Time) {
+        if shard.put(hash.map_key(), state, now) {
             self.evicted.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// One charge on any other state.
+    /// Decides one charge on a state that does not fit one word.
     #[inline]
     fn charge_state(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
-        let print = self.prints.of(charge);
-        // Nothing is read from memory behind the lock yet that the clock could hold up.
+        let hash = self.hasher.hash(charge);
+        // The clock is read before the lock is taken: reading it stalls the memory accesses that follow.
         let now = clock.now();
-        let mut shard = lock(&self.shards[self.shard_of(print)]);
-        if let Some(state) = shard.get_mut(print.whole()) {
+        let mut shard = lock(&self.shards[self.shard_of(hash)]);
+        if let Some(state) = shard.get_mut(hash.map_key()) {
             return state.apply(charge, now);
         }
         let mut state = State::default();
         let decision = state.apply(charge, now);
-        self.put(&mut shard, print, state, now);
+        self.put(&mut shard, hash, state, now);
         decision
     }
 
-    /// Several charges: locks everything they touch, and decides.
+    /// Decides a request with several charges: locks all of their states first.
     fn decide_several(&self, charges: &[Charge<'_>], now: Time) -> Verdict {
-        let (slots, count) = slots(charges);
-        let mut held = self.hold(charges, &slots, count);
-        let now = if held.states.iter().any(Held::is_new_flow) { now.max(self.table.horizon()) } else { now };
-        let mut states: SmallVec<[State; 4]> = held.states.iter().map(|held| held.before.clone()).collect();
-        let verdict = settle(charges, &slots, &mut states, now);
+        let (indexes, count) = state_indexes(charges);
+        let mut locked = self.lock_states(charges, &indexes, count);
+        let now = if locked.states.iter().any(LockedState::is_new_tat) {
+            now.max(self.table.horizon())
+        } else {
+            now
+        };
+        let mut states: SmallVec<[State; 4]> =
+            locked.states.iter().map(|locked| locked.before.clone()).collect();
+        let verdict = settle(charges, &indexes, &mut states, now);
         for (index, state) in states.into_iter().enumerate() {
-            if state != held.states[index].before {
-                self.write(&mut held, index, state, now);
+            if state != locked.states[index].before {
+                self.write(&mut locked, index, state, now);
             }
         }
         verdict
     }
 
-    /// Locks the shards of all keys in one order, and then the slots of those that have one.
-    fn hold<'s>(&'s self, charges: &[Charge<'s>], slots: &[usize], count: usize) -> HeldStates<'s> {
-        let mut prints: SmallVec<[(Fingerprint, &Limit); 4]> = SmallVec::new();
-        for (charge, slot) in charges.iter().zip(slots) {
-            if *slot == prints.len() {
-                prints.push((self.prints.of(charge), charge.limit()));
+    /// Locks the shards of all keys, in ascending order, and then the slots of the keys that have one.
+    fn lock_states<'s>(
+        &'s self,
+        charges: &[Charge<'s>],
+        indexes: &[usize],
+        count: usize,
+    ) -> LockedStates<'s> {
+        let mut hashes: SmallVec<[(KeyHash, &Limit); 4]> = SmallVec::new();
+        for (charge, index) in charges.iter().zip(indexes) {
+            if *index == hashes.len() {
+                hashes.push((self.hasher.hash(charge), charge.limit()));
             }
         }
-        debug_assert_eq!(prints.len(), count, "one fingerprint per state");
-        let mut order: SmallVec<[usize; 4]> = prints.iter().map(|(print, _)| self.shard_of(*print)).collect();
+        debug_assert_eq!(hashes.len(), count, "one hash per state");
+        let mut order: SmallVec<[usize; 4]> = hashes.iter().map(|(hash, _)| self.shard_of(*hash)).collect();
         order.sort_unstable();
         order.dedup();
         let shards: SmallVec<[_; 4]> =
             order.into_iter().map(|index| (index, lock(&self.shards[index]))).collect();
-        let states = prints
+        let states = hashes
             .into_iter()
-            .map(|(print, limit)| {
-                let is_flow = limit.as_flow().is_some();
-                let slot = if is_flow { self.table.lock(print) } else { None };
+            .map(|(hash, limit)| {
+                let is_tat = limit.as_flow().is_some();
+                let slot = if is_tat { self.table.lock(hash) } else { None };
                 let stored = || {
-                    let index = self.shard_of(print);
-                    shards.iter().find(|(shard, _)| *shard == index)?.1.get(print.whole()).cloned()
+                    let index = self.shard_of(hash);
+                    shards.iter().find(|(shard, _)| *shard == index)?.1.get(hash.map_key()).cloned()
                 };
-                let known = slot.as_ref().map(|slot| State::from_flow(slot.state())).or_else(stored);
-                let new = known.is_none();
-                Held { print, is_flow, slot, new, before: known.unwrap_or_default() }
+                let found = slot.as_ref().map(|slot| State::from_flow(slot.state())).or_else(stored);
+                let is_new = found.is_none();
+                LockedState { hash, is_tat, slot, is_new, before: found.unwrap_or_default() }
             })
             .collect();
-        HeldStates { states, shards }
+        LockedStates { states, shards }
     }
 
-    fn write(&self, held: &mut HeldStates<'_>, index: usize, state: State, now: Time) {
-        let Held { print, is_flow, ref mut slot, new, .. } = held.states[index];
+    fn write(&self, locked: &mut LockedStates<'_>, index: usize, state: State, now: Time) {
+        let LockedState { hash, is_tat, ref mut slot, is_new, .. } = locked.states[index];
         if let Some(slot) = slot {
             slot.set(state.as_flow().unwrap_or_default());
             return;
         }
-        let home = self.shard_of(print);
-        let Some((_, shard)) = held.shards.iter_mut().find(|(shard, _)| *shard == home) else { return };
+        let home = self.shard_of(hash);
+        let Some((_, shard)) = locked.shards.iter_mut().find(|(shard, _)| *shard == home) else { return };
         match state.as_flow() {
-            Some(full_at) if is_flow => self.store_flow(shard, print, full_at, !new, now),
-            _ => self.put(shard, print, state, now),
+            Some(tat) if is_tat => self.store_tat(shard, hash, tat, !is_new, now),
+            Some(_) | None => self.put(shard, hash, state, now),
         }
     }
 
@@ -268,25 +287,25 @@ impl MemoryStore {
     }
 }
 
-/// The states of a request, locked.
-struct HeldStates<'s> {
-    // Slots are unlocked before shards.
-    states: SmallVec<[Held<'s>; 4]>,
+/// All states of a request, locked.
+struct LockedStates<'s> {
+    // Declared first, so that slots are unlocked before shards.
+    states: SmallVec<[LockedState<'s>; 4]>,
     shards: SmallVec<[(usize, MutexGuard<'s, Shard>); 4]>,
 }
 
-struct Held<'s> {
-    print: Fingerprint,
-    is_flow: bool,
-    slot: Option<Locked<'s>>,
-    /// It was neither in the table nor in its shard.
-    new: bool,
+struct LockedState<'s> {
+    hash: KeyHash,
+    is_tat: bool,
+    slot: Option<LockedSlot<'s>>,
+    /// The key has neither a slot nor an entry in its shard.
+    is_new: bool,
     before: State,
 }
 
-impl Held<'_> {
-    fn is_new_flow(&self) -> bool {
-        self.is_flow && self.new
+impl LockedState<'_> {
+    fn is_new_tat(&self) -> bool {
+        self.is_tat && self.is_new
     }
 }
 
@@ -300,7 +319,7 @@ impl ImmediateStore for MemoryStore {
     #[inline]
     fn charge_now(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
         match charge.limit().as_flow() {
-            Some(flow) => self.charge_flow(flow, charge, clock),
+            Some(flow) => self.charge_tat(flow, charge, clock),
             None => self.charge_state(charge, clock),
         }
     }
@@ -308,18 +327,18 @@ impl ImmediateStore for MemoryStore {
     #[inline]
     fn decide_now(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
         request.supported()?;
-        let Some(id) = request.idempotency_key() else { return Ok(self.decide_once(request, now)) };
-        let mut operations = lock(&self.operations[(id.get() % OPERATION_PARTS as u128) as usize]);
-        if let Some(answer) = operations.answer(id) {
-            return Ok(answer);
+        let Some(key) = request.idempotency_key() else { return Ok(self.decide_once(request, now)) };
+        let mut records = lock(&self.idempotency[(key.get() % IDEMPOTENCY_SHARDS as u128) as usize]);
+        if let Some(verdict) = records.get(key) {
+            return Ok(verdict);
         }
-        if !operations.has_room(now) {
-            let why =
-                "too many named calls within a minute to remember them all; name fewer, or try again later";
-            return Err(StoreError::new(ErrorKind::Full, why));
+        if !records.has_room(now) {
+            let message =
+                "too many requests with idempotency keys within a minute; use fewer, or retry later";
+            return Err(StoreError::new(ErrorKind::Full, message));
         }
         let verdict = self.decide_once(request, now);
-        operations.remember(id, verdict.clone(), now);
+        records.insert(key, verdict.clone(), now);
         Ok(verdict)
     }
 }
@@ -327,7 +346,7 @@ impl ImmediateStore for MemoryStore {
 impl Store for MemoryStore {
     #[inline]
     fn capability(&self) -> Capability {
-        Capability::exact().with_idempotency(IdempotencyRetention::For(MEMORY))
+        Capability::exact().with_idempotency(IdempotencyRetention::For(RETENTION))
     }
 
     #[inline]
@@ -346,16 +365,16 @@ impl Store for MemoryStore {
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {
-        // Refused only if the algorithm cannot do that, and then there is nothing to give back.
+        // Executes at once. It fails only if the algorithm does not support the action, and then nothing was charged.
         let _ = self.decide_now(request, now);
     }
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
-        let print = self.prints.of(&limit.charge(key));
-        let in_table = if limit.as_flow().is_some() { self.table.read(print) } else { None };
+        let hash = self.hasher.hash(&limit.charge(key));
+        let in_table = if limit.as_flow().is_some() { self.table.read(hash) } else { None };
         let state = match in_table {
             Some(state) => Some(State::from_flow(state)),
-            None => lock(&self.shards[self.shard_of(print)]).get(print.whole()).cloned(),
+            None => lock(&self.shards[self.shard_of(hash)]).get(hash.map_key()).cloned(),
         };
         let state = state.filter(|state| !state.is_fresh(now)).map(|state| state.snapshot(limit));
         Ok(Export { state, at: now })

@@ -1,4 +1,4 @@
-//! Atomics and locks: the standard ones, or loom's when it explores interleavings.
+//! Atomics and locks: those of the standard library, or loom's when it explores interleavings.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::{
@@ -12,13 +12,13 @@ pub(crate) use loom::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-/// Locks, whoever panicked before: the states behind our locks are whole between two statements.
+/// Locks a mutex, and ignores poisoning: the states behind our locks are consistent after every statement.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Lets whoever holds what we wait for run.
-pub(crate) fn give_way() {
+/// Yields to other threads, one of which holds the lock that this one waits for.
+pub(crate) fn yield_now() {
     #[cfg(not(loom))]
     std::thread::yield_now();
     #[cfg(loom)]

@@ -1,4 +1,4 @@
-//! The hot path does not allocate, through the `Store` trait either.
+//! The hot path does not allocate, neither directly nor through the `Store` trait.
 
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
@@ -13,11 +13,11 @@ fn allocations(work: impl FnOnce()) -> u64 {
     allocation_counter::measure(work).count_total
 }
 
-/// The store never waits, so the first poll has the answer.
+/// Polls once: the store never waits.
 fn ready<F: Future>(future: F) -> F::Output {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => output,
-        Poll::Pending => panic!("it waits"),
+        Poll::Pending => panic!("the future is pending"),
     }
 }
 
@@ -38,14 +38,14 @@ fn the_counter_sees_an_allocation() {
 
 #[test]
 fn up_to_four_charges_do_not_allocate() {
-    let (store, limits) = (MemoryStore::config().keys(1_000).build(), limits());
+    let (store, limits) = (MemoryStore::config().max_keys(1_000).build(), limits());
     let charges: Vec<Charge<'_>> = limits.iter().map(|limit| limit.charge("user:42")).collect();
-    // The first use of a key makes room for it.
+    // The first use of a key allocates its entry.
     assert!(store.decide_now(Request::new(&charges), NOW).expect("supported").is_allowed());
     for count in 1..=4 {
         let request = Request::new(&charges[..count]);
         for _ in 0..200 {
-            // Admitted at first, denied later: neither allocates.
+            // Allowed at first, denied later: neither allocates.
             let counted = allocations(|| {
                 let verdict = ready(store.decide(request, NOW)).expect("supported");
                 assert_eq!(verdict.decisions().len(), count);
@@ -57,7 +57,7 @@ fn up_to_four_charges_do_not_allocate() {
 
 #[test]
 fn a_check_of_the_limiter_does_not_allocate() {
-    let limiter = Limiter::with_clock(MemoryStore::config().keys(1_000).build(), ManualClock::at(NOW));
+    let limiter = Limiter::with_clock(MemoryStore::config().max_keys(1_000).build(), ManualClock::at(NOW));
     for limit in limits() {
         let _ = limiter.check_now(&limit, "user:42");
         for _ in 0..200 {

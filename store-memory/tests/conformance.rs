@@ -1,4 +1,4 @@
-//! The memory store on trial.
+//! The conformance suite on the memory store.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ impl Subject for Memory {
 
     async fn open(&self) -> MemoryStore {
         // Small, but with room for every key of a trial.
-        MemoryStore::config().keys(4_096).build()
+        MemoryStore::config().max_keys(4_096).build()
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whoever knows the limits' names and chooses keys still cannot reach another's state.
+//! An attacker who knows the names of limits and chooses keys cannot affect the state of another key.
 
 use tollgate_core::store::ImmediateStore;
 use tollgate_core::{IdempotencyKey, Limit, Request, Time};
@@ -6,12 +6,12 @@ use tollgate_store_memory::MemoryStore;
 
 const NOW: Time = Time::from_secs(1_790_000_000);
 
-/// Limits' ids are known, so keys that differ by them, at any place and in any rotation, must be nobody special.
+/// The ids of limits are public. Keys that differ by them, at any offset and in any rotation, must not collide.
 #[test]
-fn a_key_that_undoes_the_limits_id_reaches_nobody() {
+fn a_key_that_cancels_out_a_limits_id_does_not_collide() {
     let (login, api) =
         (Limit::per_hour(1).build("login").expect("valid"), Limit::per_hour(1).build("api").expect("valid"));
-    let store = MemoryStore::config().keys(100_000).build();
+    let store = MemoryStore::config().max_keys(100_000).build();
     let victim = *b"victim@mail.com!and a longer tail";
     let difference = login.id() ^ api.id();
     for length in [8, 9, 12, 15, 16, 17, 24, 33] {
@@ -31,18 +31,18 @@ fn a_key_that_undoes_the_limits_id_reaches_nobody() {
     }
 }
 
-/// No named call is forgotten before its time: rather, new ones are refused.
+/// No idempotency key is dropped early. If there is no room for more, new ones fail.
 #[test]
-fn named_calls_are_remembered_or_refused() {
+fn idempotency_keys_are_recorded_or_fail() {
     let (store, limit) = (MemoryStore::new(), Limit::per_hour(1_000_000).build("api").expect("valid"));
     let charges = [limit.charge("key")];
     let first = IdempotencyKey::new(0);
-    let call = |id, now| store.decide_now(Request::new(&charges).with_idempotency_key(id), now);
+    let call = |key, now| store.decide_now(Request::new(&charges).with_idempotency_key(key), now);
     assert!(call(first, NOW).is_ok());
-    let refused = (1..400_000).find_map(|id| call(IdempotencyKey::new(id), NOW).err()).expect("a bound");
-    assert!(refused.is_retryable() && refused.to_string().contains("named calls"), "{refused}");
+    let error = (1..400_000).find_map(|key| call(IdempotencyKey::new(key), NOW).err()).expect("a bound");
+    assert!(error.is_retryable() && error.to_string().contains("idempotency keys"), "{error}");
     let left = store.charge_now(&limit.charge("key").with_cost(0), &NOW).remaining();
-    assert!(call(first, NOW).is_ok(), "still answered");
+    assert!(call(first, NOW).is_ok(), "still recorded");
     assert_eq!(
         store.charge_now(&limit.charge("key").with_cost(0), &NOW).remaining(),
         left,

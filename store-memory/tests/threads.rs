@@ -1,4 +1,4 @@
-//! Real threads on real contention: counted, not argued. Loom explores the small cases, these the large ones.
+//! Real threads under real contention. Loom explores small cases exhaustively; these tests cover large ones.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +11,8 @@ use tollgate_store_memory::{DirectLimiter, MemoryStore};
 const THREADS: usize = 4;
 const NOW: Time = Time::from_secs(1_790_000_000);
 
-fn together(work: impl Fn(usize) + Sync) {
+/// Runs `work` on all threads at the same time.
+fn in_parallel(work: impl Fn(usize) + Sync) {
     let barrier = Barrier::new(THREADS);
     std::thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -29,7 +30,7 @@ fn a_hot_key_admits_exactly_its_burst() {
     for limit in [Limit::per_hour(100_000), Limit::per_hour(100_000).fixed_window()] {
         let (limit, store, passed) =
             (limit.build("hot").expect("valid"), MemoryStore::new(), AtomicU64::new(0));
-        together(|_| {
+        in_parallel(|_| {
             for _ in 0..50_000 {
                 let allowed = store.charge_now(&limit.charge("hot"), &NOW).is_allowed();
                 passed.fetch_add(u64::from(allowed), Ordering::Relaxed);
@@ -45,7 +46,7 @@ fn a_direct_limiter_admits_exactly_its_burst() {
         let clock = tollgate_core::ManualClock::at(NOW);
         let limiter = DirectLimiter::with_clock(limit.build("direct").expect("valid"), clock);
         let passed = AtomicU64::new(0);
-        together(|_| {
+        in_parallel(|_| {
             for _ in 0..50_000 {
                 passed.fetch_add(u64::from(limiter.check().is_allowed()), Ordering::Relaxed);
             }
@@ -54,17 +55,17 @@ fn a_direct_limiter_admits_exactly_its_burst() {
     }
 }
 
-/// Keys whose state is past within microseconds, in a table far too small for them: slots change hands all the
-/// time. Whatever happens, no key gets more than its burst and what time has refilled.
+/// Keys that expire within microseconds, in a table far too small for them, so that slots are taken over all the
+/// time. No key gets more than its burst and its refill.
 #[test]
-fn slots_that_change_hands_never_over_admit() {
+fn slot_takeovers_never_over_admit() {
     const KEYS: usize = 64;
-    let store = MemoryStore::config().keys(8).build();
+    let store = MemoryStore::config().max_keys(8).build();
     let limit = Limit::per(1, Duration::from_micros(50)).build("quick").expect("valid");
     let clock = SystemClock::new();
-    let begin = clock.now();
+    let start = clock.now();
     let passed: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
-    together(|thread| {
+    in_parallel(|thread| {
         for round in 0..60_000 {
             let key = (round * 7 + thread * 13) % KEYS;
             let name = [u8::try_from(key).expect("small")];
@@ -72,22 +73,22 @@ fn slots_that_change_hands_never_over_admit() {
             passed[key].fetch_add(u64::from(allowed), Ordering::Relaxed);
         }
     });
-    let elapsed = clock.now().since(begin);
+    let elapsed = clock.now().since(start);
     let most = 1 + u64::try_from(elapsed.as_micros() / 50 + 1).expect("small");
-    assert_eq!(store.stats(clock.now()).evicted, 0, "everything in use fits, in slots or behind locks");
+    assert_eq!(store.stats(clock.now()).evicted, 0, "all keys in use fit, in slots or in shards");
     for (key, passed) in passed.iter().enumerate() {
         let passed = passed.load(Ordering::Relaxed);
         assert!(passed <= most, "key {key}: {passed} of {most} in {elapsed:?}");
     }
 }
 
-/// Requests over two keys beside single charges and refunds: the books balance.
+/// Requests over two keys, single charges and refunds add up.
 #[test]
-fn requests_charges_and_refunds_balance() {
-    let (store, limit) = (MemoryStore::config().keys(64).build(), Limit::per_day(1_000_000));
-    let limit = limit.build("books").expect("valid");
+fn requests_charges_and_refunds_add_up() {
+    let (store, limit) = (MemoryStore::config().max_keys(64).build(), Limit::per_day(1_000_000));
+    let limit = limit.build("balance").expect("valid");
     let (pairs, singles) = (AtomicU64::new(0), AtomicU64::new(0));
-    together(|thread| {
+    in_parallel(|thread| {
         for round in 0..20_000_usize {
             let (first, second) = if (round + thread) % 2 == 0 { ("a", "b") } else { ("b", "a") };
             match round % 3 {
@@ -102,13 +103,18 @@ fn requests_charges_and_refunds_balance() {
                 }
                 _ => {
                     let refund = tollgate_core::Action::Refund { at: None };
-                    let given = store.charge_now(&limit.charge(second).with_action(refund), &NOW).granted();
-                    singles.fetch_sub(given.into(), Ordering::Relaxed);
+                    let refunded =
+                        store.charge_now(&limit.charge(second).with_action(refund), &NOW).granted();
+                    singles.fetch_sub(refunded.into(), Ordering::Relaxed);
                 }
             }
         }
     });
     let left = |key| u64::from(store.charge_now(&limit.charge(key).with_cost(0), &NOW).remaining());
     let used = 2_000_000 - left("a") - left("b");
-    assert_eq!(used, pairs.into_inner().wrapping_add(singles.into_inner()), "nothing lost, nothing made");
+    assert_eq!(
+        used,
+        pairs.into_inner().wrapping_add(singles.into_inner()),
+        "no update is lost or applied twice"
+    );
 }

@@ -1,65 +1,66 @@
--- Concurrency: at most so many in flight. Each holds a lease with an expiry, so that the place of a holder that crashed
--- comes back.
+-- Concurrency: a maximum number of slots in use. Each holder has a lease with an expiry, so that the slots of a crashed
+-- holder are freed.
 --
--- limit: count, lease (how long one lasts unless it is renewed)
+-- limit: count, lease (the lease time)
 -- value: a sorted set, all scores zero, so that its members are in the order of their bytes:
---        'h' '>B I2I6 I2I6 I2I6 I7'  version, fresh, blocked, the latest expiry, how many places are taken
---        'l' '>I2I6 c16 I4'          a lease: expiry, id, places; the earliest expiry first
---        'n' '>c16 I2I6 I4'          the same lease, to find it by its name
--- body:  source         where the server's leases are read (nil: it has none)
---        ended          how many of them, from the front, have ended
+--        'h' '>B I2I6 I2I6 I2I6 I7'  version, fresh, blocked, the latest expiry, the number of slots in use
+--        'l' '>I2I6 c16 I4'          a lease: expiry, id, slots; the earliest expiry first
+--        'n' '>c16 I2I6 I4'          the same lease, indexed by its id
+-- body:  source         where stored leases are read (nil: there are none)
+--        expired        the number of stored leases, from the front, that have expired
 --        used, latest   as in the value
---        loose          the lease with the latest expiry was taken out, and nobody has looked yet for the one before it
---        changes        the newest change, { name, lease (nil: taken out), older }, before it the older ones
+--        is_stale       the lease with the latest expiry was removed, so `latest` has to be determined again
+--        changes        a linked list of changes, the newest first: { name, lease (nil: removed), older }
 --
--- There can be many leases: a few are read with the header, others when a decision needs them, and only changes are written.
+-- There can be many leases: a few are read with the header, others when a decision needs them, and only changes are
+-- written.
 
 do
   local each = unpack
   local call, pack, unpack = redis.call, struct.pack, struct.unpack
-  -- Leases that are read with the header, and the most that are read or written at once.
+  -- The number of leases that are read with the header, and the maximum that is read or written at once.
   local FEW, MANY = 7, 500
-  -- After every member that begins alike.
+  -- Sorts after every member with the same prefix.
   local LAST = ('\255'):rep(13)
-  local EMPTY = { ended = 0, used = 0, latest = ZERO, loose = false }
+  local EMPTY = { expired = 0, used = 0, latest = ZERO, is_stale = false }
 
-  -- Anonymous places that end together are one lease.
+  -- Returns the name of a lease. Anonymous slots with the same expiry are one lease.
   local function name_of(id, expires)
     return id == ANONYMOUS and id .. pack('>I2I6', expires[1], expires[2]) or id
   end
 
-  local function in_order(lease)
-    return 'l' .. pack('>I2I6c16I4', lease.expires[1], lease.expires[2], lease.id, lease.places)
+  local function expiry_member(lease)
+    return 'l' .. pack('>I2I6c16I4', lease.expires[1], lease.expires[2], lease.id, lease.slots)
   end
 
-  local function by_name(lease)
-    return 'n' .. pack('>c16I2I6I4', lease.id, lease.expires[1], lease.expires[2], lease.places)
+  local function id_member(lease)
+    return 'n' .. pack('>c16I2I6I4', lease.id, lease.expires[1], lease.expires[2], lease.slots)
   end
 
-  local function read_in_order(member)
-    local h, l, id, places = unpack('>I2I6c16I4', member, 2)
-    return { expires = wide(h, l), id = id, places = places }
+  local function read_lease(member)
+    local h, l, id, slots = unpack('>I2I6c16I4', member, 2)
+    return { expires = wide(h, l), id = id, slots = slots }
   end
 
-  -- Takes in members, which are in order: after the leases come those that find them by name.
-  local function take_in(source, members, from)
+  -- Adds members to a source. They are sorted: the index by id follows the leases.
+  local function add_members(source, members, from)
     for i = from, #members do
       if members[i]:byte() ~= ('l'):byte() then
         source.complete = true
         return
       end
-      source[#source + 1] = read_in_order(members[i])
+      source[#source + 1] = read_lease(members[i])
     end
   end
 
-  -- A lease that the server has, by the order of expiry.
+  -- Returns a stored lease by its rank in the order of expiry.
   local function stored(source, index)
     while source and index > #source and not source.complete do
       -- The header has rank 0.
       local from = #source + 1
       local members = call('ZRANGE', source.key, from, from + math.min(#source + FEW, MANY))
       source.complete = #members == 0
-      take_in(source, members, 1)
+      add_members(source, members, 1)
     end
     return source and source[index]
   end
@@ -70,8 +71,8 @@ do
       local member = call('ZRANGEBYLEX', source.key, '[n' .. name, '[n' .. name .. LAST, 'LIMIT', 0, 1)[1]
       lease = false
       if member then
-        local id, h, l, places = unpack('>c16I2I6I4', member, 2)
-        lease = { expires = wide(h, l), id = id, places = places }
+        local id, h, l, slots = unpack('>c16I2I6I4', member, 2)
+        lease = { expires = wide(h, l), id = id, slots = slots }
       end
       source.named[name] = lease
     end
@@ -90,13 +91,13 @@ do
     return lease and now < lease.expires and lease or nil
   end
 
-  -- Nobody can name an anonymous lease.
+  -- Returns the lease with an id. Anonymous leases have none.
   local function held_by(body, id, now)
     return id ~= ANONYMOUS and held_as(body, id, now) or nil
   end
 
-  -- What became of every lease that was changed, by name: the lease, or false if it was taken out.
-  local function outcome_of(changes)
+  -- Returns all changed leases by name: the lease, or false if it was removed.
+  local function changed_leases(changes)
     local all = {}
     while changes do
       if all[changes.name] == nil then
@@ -117,49 +118,49 @@ do
 
   local function without(body, lease)
     return changed(body, {
-      used = body.used - lease.places, loose = body.loose or lease.expires == body.latest,
+      used = body.used - lease.slots, is_stale = body.is_stale or lease.expires == body.latest,
       changes = change(body, name_of(lease.id, lease.expires), nil),
     })
   end
 
-  local function with_lease(body, id, expires, places, now)
-    local name, sum = name_of(id, expires), places
+  local function with_lease(body, id, expires, slots, now)
+    local name, sum = name_of(id, expires), slots
     if id == ANONYMOUS then
       local same = held_as(body, name, now)
-      sum = same and same.places + places or places
+      sum = same and same.slots + slots or slots
     end
     local last = body.latest <= expires
     return changed(body, {
-      used = body.used + places, latest = last and expires or body.latest, loose = not last and body.loose,
-      changes = change(body, name, { expires = expires, id = id, places = sum }),
+      used = body.used + slots, latest = last and expires or body.latest, is_stale = not last and body.is_stale,
+      changes = change(body, name, { expires = expires, id = id, slots = sum }),
     })
   end
 
-  -- What is left of the leases now.
+  -- Returns the body without expired leases.
   local function swept(body, now)
-    local ended, used = body.ended, body.used
-    local lease = stored(body.source, ended + 1)
+    local expired, used = body.expired, body.used
+    local lease = stored(body.source, expired + 1)
     while lease and lease.expires <= now do
-      ended, used = ended + 1, used - lease.places
-      lease = stored(body.source, ended + 1)
+      expired, used = expired + 1, used - lease.slots
+      lease = stored(body.source, expired + 1)
     end
-    return ended == body.ended and body or changed(body, { ended = ended, used = used })
+    return expired == body.expired and body or changed(body, { expired = expired, used = used })
   end
 
-  -- The latest expiry, looked for from the end on.
+  -- Returns the latest expiry, searched from the end.
   local function latest_of(body)
-    local all, latest = outcome_of(body.changes), ZERO
+    local all, latest = changed_leases(body.changes), ZERO
     for _, lease in pairs(all) do
       latest = lease and most(latest, lease.expires) or latest
     end
-    -- Every lease is there twice, and the header has rank 0.
+    -- Every lease has two members, and the header has rank 0.
     local to = body.source and (call('ZCARD', body.source.key) - 1) / 2 or 0
     local size = FEW
-    while to > body.ended do
-      local from = math.max(to - size, body.ended + 1)
+    while to > body.expired do
+      local from = math.max(to - size, body.expired + 1)
       local members = call('ZRANGE', body.source.key, from, to)
       for i = #members, 1, -1 do
-        local lease = read_in_order(members[i])
+        local lease = read_lease(members[i])
         if all[name_of(lease.id, lease.expires)] == nil then
           return most(latest, lease.expires)
         end
@@ -169,17 +170,17 @@ do
     return latest
   end
 
-  local function settled(body)
-    if not body.loose or body.used == 0 then
+  local function with_latest(body)
+    if not body.is_stale or body.used == 0 then
       return body
     end
-    return changed(body, { latest = latest_of(body), loose = false })
+    return changed(body, { latest = latest_of(body), is_stale = false })
   end
 
-  -- When so many places will be free at the latest: nobody knows when work ends, but its lease does.
-  local function free_at(body, places)
-    local all, own = outcome_of(body.changes), {}
-    -- What one call adds ends together, as a rule.
+  -- Returns when this many slots will be free at the latest, by the expiry of their leases.
+  local function free_at(body, slots)
+    local all, own = changed_leases(body.changes), {}
+    -- Leases that one call adds usually have the same expiry.
     for _, lease in pairs(all) do
       if lease then
         local together
@@ -187,24 +188,24 @@ do
           together = together or (other.expires == lease.expires and other)
         end
         if together then
-          together.places = together.places + lease.places
+          together.slots = together.slots + lease.slots
         else
-          own[#own + 1] = { expires = lease.expires, places = lease.places }
+          own[#own + 1] = { expires = lease.expires, slots = lease.slots }
         end
       end
     end
     table.sort(own, function(a, b)
       return a.expires < b.expires
     end)
-    local index, turn, last = body.ended + 1, 1, ZERO
-    while places > 0 do
-      local theirs, ours = stored(body.source, index), own[turn]
-      if theirs and body.changes and all[name_of(theirs.id, theirs.expires)] ~= nil then
+    local index, turn, last = body.expired + 1, 1, ZERO
+    while slots > 0 do
+      local kept, added = stored(body.source, index), own[turn]
+      if kept and body.changes and all[name_of(kept.id, kept.expires)] ~= nil then
         index = index + 1
-      elseif theirs and not (ours and ours.expires < theirs.expires) then
-        places, last, index = places - theirs.places, theirs.expires, index + 1
-      elseif ours then
-        places, last, turn = places - ours.places, ours.expires, turn + 1
+      elseif kept and not (added and added.expires < kept.expires) then
+        slots, last, index = slots - kept.slots, kept.expires, index + 1
+      elseif added then
+        slots, last, turn = slots - added.slots, added.expires, turn + 1
       else
         break
       end
@@ -216,9 +217,9 @@ do
     return least(body.latest, END_OF_TIME)
   end
 
-  -- The decision, and the body; leases that are none are no body.
+  -- Returns the decision and the body; nil without leases.
   local function answer(limit, body, now, outcome, granted, wait)
-    body = settled(body)
+    body = with_latest(body)
     local left = body.used > 0 and body or nil
     local reset = left and fresh_at(limit, left) - now or ZERO
     return counted(limit.count, body.used, outcome, granted, wait, reset), left
@@ -229,9 +230,9 @@ do
     if asked > limit.count then
       return answer(limit, body, now, NEVER_FITS, 0, ZERO)
     end
-    -- Who asks again for a lease they hold keeps it, for as much as they ask now.
-    local mine = cost > 0 and held_by(body, id, now)
-    local others = mine and without(body, mine) or body
+    -- A take with the id of a held lease replaces that lease.
+    local held = cost > 0 and held_by(body, id, now)
+    local others = held and without(body, held) or body
     local excess = others.used + asked - limit.count
     if excess > 0 then
       return answer(limit, body, now, DENIED, 0, free_at(others, excess) - now)
@@ -242,7 +243,7 @@ do
     return answer(limit, body, now, ALLOWED, cost, ZERO)
   end
 
-  -- Calls with many arguments, as often as it takes.
+  -- Calls a command with many arguments, in as many calls as necessary.
   local function in_parts(command, key, all)
     for from = 1, #all, 2 * MANY do
       call(command, key, each(all, from, math.min(from + 2 * MANY - 1, #all)))
@@ -258,7 +259,7 @@ do
       latest[1], latest[2], used)
   end
 
-  algorithms[12] = {
+  algorithms[CONCURRENCY] = {
     set_up = function(limit)
       limit.lease = limit.words[1]
     end,
@@ -274,8 +275,8 @@ do
       local body
       if used > 0 then
         local source = { key = key, named = {} }
-        take_in(source, members, 2)
-        body = { source = source, ended = 0, used = used, latest = wide(h, l), loose = false }
+        add_members(source, members, 2)
+        body = { source = source, expired = 0, used = used, latest = wide(h, l), is_stale = false }
       end
       return { body = body, blocked = wide(blocked_h, blocked_l), fresh = wide(fresh_h, fresh_l), header = members[1] }
     end,
@@ -286,7 +287,7 @@ do
       if not body and before and before.header == head then
         return
       elseif before and not source then
-        -- There can be many leases, and they can be freed in the background.
+        -- UNLINK frees large sets in the background.
         call('UNLINK', key)
       end
       if not body and state.blocked <= now then
@@ -298,22 +299,22 @@ do
         new[#new + 1] = member
       end
       local function remove(lease)
-        old[#old + 1] = in_order(lease)
-        old[#old + 1] = by_name(lease)
+        old[#old + 1] = expiry_member(lease)
+        old[#old + 1] = id_member(lease)
       end
       if body then
-        for i = 1, body.ended do
+        for i = 1, body.expired do
           remove(source[i])
         end
-        for name, lease in pairs(outcome_of(body.changes)) do
+        for name, lease in pairs(changed_leases(body.changes)) do
           local was = source and source.named[name]
-          local same = was and lease and was.expires == lease.expires and was.places == lease.places
+          local same = was and lease and was.expires == lease.expires and was.slots == lease.slots
           if was and not same then
             remove(was)
           end
           if lease and not same then
-            put(in_order(lease))
-            put(by_name(lease))
+            put(expiry_member(lease))
+            put(id_member(lease))
           end
         end
       end
@@ -339,25 +340,25 @@ do
       if action == TAKE then
         return take(limit, body, now, cost, id)
       elseif action == TAKE_UP_TO then
-        -- What its own lease holds is there for it too.
-        local mine = held_by(body, id, now)
-        local others = body.used - (mine and mine.places or 0)
+        -- The slots of its own lease are available to it.
+        local held = held_by(body, id, now)
+        local others = body.used - (held and held.slots or 0)
         return take(limit, body, now, part_of(cost, limit.count - others), id)
       elseif action == RENEW then
-        local mine = held_by(body, id, now)
-        if not mine then
-          -- A lease that has ended may be another's place by now: its holder must acquire again.
+        local held = held_by(body, id, now)
+        if not held then
+          -- The slots of an expired lease may be in use by another holder.
           return answer(limit, body, now, LEASE_LOST, 0, ZERO)
         end
-        body = with_lease(without(body, mine), id, now + limit.lease, mine.places, now)
-        return answer(limit, body, now, ALLOWED, mine.places, ZERO)
+        body = with_lease(without(body, held), id, now + limit.lease, held.slots, now)
+        return answer(limit, body, now, ALLOWED, held.slots, ZERO)
       elseif action == RELEASE then
-        local mine = held_by(body, id, now)
-        if not mine then
+        local held = held_by(body, id, now)
+        if not held then
           return answer(limit, body, now, ALLOWED, 0, ZERO)
         end
-        return answer(limit, without(body, mine), now, ALLOWED, mine.places, ZERO)
-      elseif action == FORGET then
+        return answer(limit, without(body, held), now, ALLOWED, held.slots, ZERO)
+      elseif action == RESET then
         return answer(limit, EMPTY, now, ALLOWED, 0, ZERO)
       end
       return take(limit, body, now, 0, ANONYMOUS)

@@ -1,22 +1,24 @@
--- Decides the runs of one call, in order, each all or nothing: what core's State and settle do, on what the server has.
+-- Decides the runs of one call, in order, each all or nothing: core's State and settle, on stored states.
 --
--- KEYS[i]  the states that the call touches, and the operations that it names
--- ARGV[1]  '>I2I6 I4 I4 I2 I2 B'  the caller's time (all ones: the server's own), the margin of a time-to-live and how long an
---                               operation is remembered in milliseconds, how many limits and how many runs follow, and
---                               whether states are told instead of decisions (of one run)
---          a limit:  '>B B I4 I4 I2 I2I6 I2I6 B'  kind, flags, count, capacity, digest, period, block time, and how many
---                               words of its algorithm follow, each '>I2I6'
---          a run:    '>I2 I4 I2'  the key of its operation (0: none), how often, how many charges follow
---          a charge: '>I2 I2 B I4 B I2I6 c16'  limit, key, action, cost, whether the next counts, the instant or the
---                               longest wait, lease
+-- KEYS[i]  the states and the idempotency records of the call
+-- ARGV[1]  '>I2I6 I4 I4 I2 I2 B'  the caller's time (all ones: the server's clock decides), the expiry margin and the
+--                 retention of idempotency records in milliseconds, the number of limits and of runs, and whether to
+--                 return states instead of decisions (of one run); then
+--          a limit   '>B B I4 I4 I2 I2I6 I2I6 B'  algorithm, flags, count, capacity, digest, period, block time, and
+--                 the number of the algorithm's own words, each '>I2I6'
+--          a run     '>I2 I4 I2'  the key of its idempotency record (0: none), its count, the number of charges; and
+--          a charge  '>I2 I2 B I4 B I2I6 c16'  limit, key, action, cost, whether the next word is set, the instant or
+--                 the maximum wait, lease id
 -- reply    '>I2I6' the time of the decisions, then for each run a byte: 0, and every decision of every repetition as
 --          '>B I4 B I2I6 I2I6 I2I6' (outcome, granted, whether left is negative, left, wait, reset);
---          or 1, and what is wrong as '>I2' bytes;
---          if states are told, 0 without decisions, and then the value of each state as '>I4' bytes
+--          or 1, and an error message, preceded by its length as '>I2';
+--          when states are returned: 0, then the value of each state, preceded by its length as '>I4'
 
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
--- The flag of a limit that blocks whom it denies; the others are the algorithm's own.
+-- The flag of a limit that blocks a key after a denial. The lower flags are the algorithm's own.
 local BLOCKS = 128
+-- The bytes of a decision in the reply.
+local DECISION_SIZE = 30
 local input, at = ARGV[1], 1
 
 local function word()
@@ -26,9 +28,9 @@ local function word()
 end
 
 local now = word()
-local margin, memory, limit_count, run_count, exchanges
-margin, memory, limit_count, run_count, exchanges, at = unpack('>I4I4I2I2B', input, at)
-exchanges = exchanges == 1
+local margin, retention, limit_count, run_count, returns_states
+margin, retention, limit_count, run_count, returns_states, at = unpack('>I4I4I2I2B', input, at)
+returns_states = returns_states == 1
 if END_OF_TIME < now then
   local time = call('TIME')
   now = instant_of(time[1] + 0, time[2] * 1000)
@@ -52,42 +54,42 @@ for i = 1, limit_count do
   limits[i] = limit
 end
 
--- A state is { body, blocked, fresh }: the algorithm's own, until when the key is blocked, and from when on all of it
--- equals a fresh state under the numbers that the limit had then.
+-- A state is { body, blocked, fresh }: the algorithm's own state, until when the key is blocked, and from when on all
+-- of it equals a fresh state under the parameters that the limit had when it was written.
 local FRESH = { blocked = ZERO, fresh = ZERO }
 
-local function ending(limit, body, blocked)
+local function new_state(limit, body, blocked)
   local fresh = body and limit.rules.fresh_at(limit, body) or ZERO
   return { body = body, blocked = blocked, fresh = most(fresh, blocked) }
 end
 
--- The instant of a flow says by itself when it is past, under any numbers.
-local function ended(limit, state)
+-- Returns whether a state equals a fresh one. A flow determines that from its TAT, so its state is always passed on.
+local function is_fresh(limit, state)
   return state.fresh <= now and not limit.rules.is_flow
 end
 
--- What the algorithm says, while a block lasts.
-local function while_blocked(state, seen)
+-- Returns an algorithm's decision, denied by the block.
+local function while_blocked(state, decision)
   local block = state.blocked - now
-  local wait = seen.outcome == DENIED and most(seen.wait, block) or block
-  local nothing = not seen.minus
+  local wait = decision.outcome == DENIED and most(decision.wait, block) or block
   return {
-    outcome = DENIED, granted = 0, left = nothing and ZERO or seen.left, minus = seen.minus,
-    wait = wait, reset = most(seen.reset, block),
+    outcome = DENIED, granted = 0, left = decision.minus and decision.left or ZERO, minus = decision.minus,
+    wait = wait, reset = most(decision.reset, block),
   }
 end
 
--- Answers without changing anything.
-local function look(limit, state, ask)
+-- Decides a peek.
+local function peek(limit, state, ask)
   local body = nil
-  if not ended(limit, state) then
+  if not is_fresh(limit, state) then
     body = state.body
   end
-  local seen = limit.rules.decide(limit, body, now, { action = ask.action, cost = 0, instant = ask.instant, lease = ask.lease })
+  local zero_cost = { action = ask.action, cost = 0, instant = ask.instant, lease = ask.lease }
+  local decision = limit.rules.decide(limit, body, now, zero_cost)
   if now < state.blocked then
-    return while_blocked(state, seen)
+    return while_blocked(state, decision)
   end
-  return seen
+  return decision
 end
 
 local function with(decision, outcome, wait)
@@ -97,68 +99,68 @@ local function with(decision, outcome, wait)
   }
 end
 
--- Decides one charge; a denial has no consequences yet.
-local function answer(limit, state, ask)
+-- Decides one charge. A denial is not counted yet.
+local function decide_charge(limit, state, ask)
   local takes = ask.action == TAKE or ask.action == TAKE_UP_TO
   if takes and ask.cost == 0 then
-    return look(limit, state, ask), state
+    return peek(limit, state, ask), state
   end
   local before = state
-  if ended(limit, state) then
+  if is_fresh(limit, state) then
     state = FRESH
   end
   if takes and now < state.blocked then
-    -- What the same charge would be told if there were no block decides how long it waits.
-    local alone = limit.rules.decide(limit, state.body, now, ask)
-    local seen = look(limit, state, ask)
-    if alone.outcome == DENIED then
-      return with(seen, DENIED, most(seen.wait, alone.wait)), state
-    elseif alone.outcome == ALLOWED then
-      return with(seen, seen.outcome, state.blocked - now), state
+    -- The wait is that of the block, or of the same charge without a block, the longer one.
+    local unblocked = limit.rules.decide(limit, state.body, now, ask)
+    local current = peek(limit, state, ask)
+    if unblocked.outcome == DENIED then
+      return with(current, DENIED, most(current.wait, unblocked.wait)), state
+    elseif unblocked.outcome == ALLOWED then
+      return with(current, current.outcome, state.blocked - now), state
     end
-    return with(seen, alone.outcome, ZERO), state
+    return with(current, unblocked.outcome, ZERO), state
   end
-  local blocked = ask.action == FORGET and ZERO or state.blocked
+  local blocked = ask.action == RESET and ZERO or state.blocked
   local decision, body = limit.rules.decide(limit, state.body, now, ask)
-  local nothing = ask.action == DEBIT and ask.cost == 0
+  local is_empty_debit = ask.action == DEBIT and ask.cost == 0
   if blocked <= now then
-    if nothing then
+    if is_empty_debit then
       return decision, before
     elseif limit.rules.is_flow and body == state.body and blocked == state.blocked then
       return decision, state
     end
     return decision, { body = body, blocked = blocked, fresh = least(now + decision.reset, END_OF_TIME) }
   end
-  -- A block that goes on is a part of the state.
+  -- A block that continues is a part of the state.
   decision = with(decision, decision.outcome, decision.wait)
   decision.reset = most(decision.reset, blocked - now)
-  return decision, nothing and before or ending(limit, body, blocked)
+  return decision, is_empty_debit and before or new_state(limit, body, blocked)
 end
 
--- A denial that this limit itself caused: it may count, and it may block.
+-- Applies a denial that this limit itself caused: it may be counted, and it may block.
 local function denied(limit, state, ask, decision)
-  local took = ask.cost > 0 and (ask.action == TAKE or ask.action == TAKE_UP_TO)
-  if not took or decision.outcome ~= DENIED or now < state.blocked then
+  local is_take = ask.cost > 0 and (ask.action == TAKE or ask.action == TAKE_UP_TO)
+  if not is_take or decision.outcome ~= DENIED or now < state.blocked then
     return decision, state
   end
   local body, blocked = state.body, state.blocked
   if limit.rules.denied then
-    local counting, after = limit.rules.denied(limit, body, now, ask)
-    if counting then
-      decision, body = counting, after
+    local counted_decision, after = limit.rules.denied(limit, body, now, ask)
+    if counted_decision then
+      decision, body = counted_decision, after
     end
   end
   if not limit.blocks then
     if limit.rules.is_flow and body == state.body then
       return decision, state
     end
-    return decision, ending(limit, body, blocked)
+    return decision, new_state(limit, body, blocked)
   end
-  state = ending(limit, body, least(now + limit.block, END_OF_TIME))
+  state = new_state(limit, body, least(now + limit.block, END_OF_TIME))
   return while_blocked(state, decision), state
 end
 
--- The states that the call has met, by key: what the server had, and what it is now.
+-- The states of the call, by key: as loaded, as they are now, and the limits that own them.
 local loaded, states, owners = {}, {}, {}
 
 local function read_value(limit, key)
@@ -168,12 +170,12 @@ local function read_value(limit, key)
   end
   local version, h, l, from = unpack('>BI2I6', text)
   check_version(version)
-  local fresh, blocked, there = wide(h, l), ZERO, 1
+  local fresh, blocked, has_body = wide(h, l), ZERO, 1
   if limit.blocks then
-    h, l, there, from = unpack('>I2I6B', text, from)
+    h, l, has_body, from = unpack('>I2I6B', text, from)
     blocked = wide(h, l)
   end
-  local body = there == 1 and limit.rules.read(text, from) or nil
+  local body = has_body == 1 and limit.rules.read(text, from) or nil
   return { body = body, blocked = blocked, fresh = fresh }, text
 end
 
@@ -203,7 +205,7 @@ local function state_of(limit, key)
   return states[key]
 end
 
--- In milliseconds, rounded up: when the server may forget a state. No server takes none at all.
+-- Returns the time-to-live of a state in milliseconds, rounded up. It must not be zero.
 local function time_to_live(fresh)
   local seconds, nanos = seconds_of(fresh - now)
   return math.max(seconds * 1000 + math.ceil(nanos / 1e6) + margin, 1)
@@ -229,18 +231,17 @@ local function save(key)
   before.text = text
 end
 
--- Values that debits were booked on as they are, by key; false: there is none. And how long those live that differ from what the
--- server had.
-local booked, lives = {}, {}
+-- Encoded values after debits, by key (false: there is none), and the time-to-live of those that have changed.
+local debited, debited_ttls = {}, {}
 
--- Books a run on the values themselves, where that is all it takes: an exchange tells many keys, and a state that is taken apart and put
--- together again for each of them would take most of its time. Whether it could, and whether it has changed anything.
-local function book(charges)
-  local texts, changes, life_until = {}, {}, {}
+-- Applies a run of debits to the encoded values, if all algorithms can. A batch of deltas has many keys, and decoding
+-- and encoding each state would take most of the time. Returns whether it could, and whether anything has changed.
+local function debit_values(charges)
+  local texts, ttls, ttl_until = {}, {}, {}
   for i = 1, #charges do
     local charge = charges[i]
     local limit, key = charge.limit, charge.key
-    if not limit.rules.book or limit.blocks or charge.action ~= DEBIT then
+    if not limit.rules.debit or limit.blocks or charge.action ~= DEBIT then
       return false
     end
     local text = texts[key]
@@ -249,40 +250,40 @@ local function book(charges)
     end
     if charge.cost > 0 then
       local fresh
-      text, fresh = limit.rules.book(limit, text, now, charge)
+      text, fresh = limit.rules.debit(limit, text, now, charge)
       if not text then
         return false
       end
-      life_until[fresh] = life_until[fresh] or time_to_live(fresh)
-      changes[key] = life_until[fresh]
+      ttl_until[fresh] = ttl_until[fresh] or time_to_live(fresh)
+      ttls[key] = ttl_until[fresh]
     end
     texts[key] = text
   end
-  booked, lives = texts, changes
-  return true, next(changes) ~= nil
+  debited, debited_ttls = texts, ttls
+  return true, next(ttls) ~= nil
 end
 
--- What the server has for a key once everything is saved.
-local function kept(key)
-  if booked[key] ~= nil then
-    return booked[key] or ''
+-- Returns the stored value of a key once everything is saved.
+local function stored_value(key)
+  if debited[key] ~= nil then
+    return debited[key] or ''
   elseif loaded[key] and not owners[key].rules.save then
     return loaded[key].text or ''
   end
   return call('GET', KEYS[key]) or ''
 end
 
--- All charges or none. Says what is decided, and whether that is none.
+-- Decides charges, all or none. Returns the decisions, and whether they were denied.
 local function settle(charges)
-  local decisions, before, refused = {}, {}, false
+  local decisions, before, is_denied = {}, {}, false
   for i, charge in ipairs(charges) do
     before[i] = states[charge.key]
   end
   for i, charge in ipairs(charges) do
-    decisions[i], states[charge.key] = answer(charge.limit, states[charge.key], charge)
-    refused = refused or decisions[i].outcome ~= ALLOWED
+    decisions[i], states[charge.key] = decide_charge(charge.limit, states[charge.key], charge)
+    is_denied = is_denied or decisions[i].outcome ~= ALLOWED
   end
-  if not refused then
+  if not is_denied then
     return decisions
   end
   if #charges == 1 then
@@ -295,11 +296,11 @@ local function settle(charges)
   end
   for i, charge in ipairs(charges) do
     if decisions[i].outcome == ALLOWED then
-      -- It had room, but nothing is debited: say what is there.
-      local there = look(charge.limit, before[i], { action = TAKE, lease = ANONYMOUS })
-      there = with(there, ALLOWED, decisions[i].wait)
-      there.granted = 0
-      decisions[i] = there
+      -- It would have passed, but nothing is debited: return the current state.
+      local current = peek(charge.limit, before[i], { action = TAKE, lease = ANONYMOUS })
+      current = with(current, ALLOWED, decisions[i].wait)
+      current.granted = 0
+      decisions[i] = current
     else
       decisions[i], states[charge.key] = denied(charge.limit, states[charge.key], charge, decisions[i])
     end
@@ -310,18 +311,20 @@ end
 local function read_charges(count)
   local charges = {}
   for i = 1, count do
-    local limit, key, action, cost, given, h, l, lease
-    limit, key, action, cost, given, h, l, lease, at = unpack('>I2I2BI4BI2I6c16', input, at)
+    local limit, key, action, cost, has_instant, h, l, lease
+    limit, key, action, cost, has_instant, h, l, lease, at = unpack('>I2I2BI4BI2I6c16', input, at)
     charges[i] = {
-      limit = limits[limit], key = key, action = action, cost = cost, instant = given == 1 and wide(h, l) or nil, lease = lease,
+      limit = limits[limit], key = key, action = action, cost = cost,
+      instant = has_instant == 1 and wide(h, l) or nil, lease = lease,
     }
   end
   return charges
 end
 
-local function decide(charges, times_over)
-  if exchanges then
-    local done, changed = book(charges)
+-- Decides a run. Returns its part of the reply, and whether it has changed a state.
+local function decide(charges, run_length)
+  if returns_states then
+    local done, changed = debit_values(charges)
     if done then
       return '\0', changed
     end
@@ -329,20 +332,21 @@ local function decide(charges, times_over)
   for _, charge in ipairs(charges) do
     charge.before = state_of(charge.limit, charge.key)
   end
-  local parts, took = { '\0' }, false
-  for _ = 1, times_over do
-    local decisions, refused = settle(charges)
-    took = took or not refused
-    for _, told in ipairs(exchanges and {} or decisions) do
-      parts[#parts + 1] = pack('>BI4BI2I6I2I6I2I6', told.outcome, told.granted, told.minus and 1 or 0, told.left[1], told.left[2],
-        told.wait[1], told.wait[2], told.reset[1], told.reset[2])
+  local parts, is_taken = { '\0' }, false
+  for _ = 1, run_length do
+    local decisions, is_denied = settle(charges)
+    is_taken = is_taken or not is_denied
+    for _, decision in ipairs(returns_states and {} or decisions) do
+      local left, wait, reset = decision.left, decision.wait, decision.reset
+      parts[#parts + 1] = pack('>BI4BI2I6I2I6I2I6', decision.outcome, decision.granted, decision.minus and 1 or 0,
+        left[1], left[2], wait[1], wait[2], reset[1], reset[2])
     end
   end
   local changed = false
   for _, charge in ipairs(charges) do
-    -- A denial changes something only where it has consequences. Otherwise it need not be remembered, and takes no memory.
-    local counts = took or charge.limit.blocks or charge.limit.rules.denied
-    changed = changed or (counts and states[charge.key] ~= charge.before)
+    -- A denial matters only if it is counted or blocks. Otherwise it needs no idempotency record.
+    local matters = is_taken or charge.limit.blocks or charge.limit.rules.denied
+    changed = changed or (matters and states[charge.key] ~= charge.before)
   end
   return table.concat(parts), changed
 end
@@ -352,60 +356,61 @@ local function failure(problem)
   return '\1' .. pack('>I2', #text) .. text
 end
 
--- Decides a run, or says what is wrong with it and leaves everything as it was.
-local function attempt(charges, times_over)
-  local fine, answered, changed = pcall(decide, charges, times_over)
-  if fine then
-    return answered, changed
+-- Decides a run. If that fails, returns the error and restores the states.
+local function attempt(charges, run_length)
+  local ok, result, changed = pcall(decide, charges, run_length)
+  if ok then
+    return result, changed
   end
   for _, charge in ipairs(charges) do
     states[charge.key] = charge.before or states[charge.key]
   end
-  return failure(answered), false
+  return failure(result), false
 end
 
--- What was answered the first time, if the request can be the same.
-local function repeated(known, decisions)
-  if known.err then
-    return failure(known)
-  elseif exchanges then
+-- Returns the recorded result of a repeated request, if it has the same number of decisions.
+local function repeated(record, decisions)
+  if record.err then
+    return failure(record)
+  elseif returns_states then
     return '\0'
-  elseif #known ~= 1 + 30 * decisions then
-    return failure('TOLLGATE the operation id was used for another request')
+  elseif #record ~= 1 + DECISION_SIZE * decisions then
+    return failure('TOLLGATE the idempotency key was used for another request')
   end
-  return known
+  return record
 end
 
-local reply, operations = { pack('>I2I6', now[1], now[2]) }, {}
-local operation = 0
+-- Records by key, and the key of the last run's record.
+local reply, records = { pack('>I2I6', now[1], now[2]) }, {}
+local record_key = 0
 for i = 1, run_count do
-  local times_over, count
-  operation, times_over, count, at = unpack('>I2I4I2', input, at)
+  local run_length, count
+  record_key, run_length, count, at = unpack('>I2I4I2', input, at)
   local charges = read_charges(count)
-  local known = operation > 0 and (operations[operation] or redis.pcall('GET', KEYS[operation]))
-  if known then
-    reply[i + 1] = repeated(known, times_over * count)
+  local record = record_key > 0 and (records[record_key] or redis.pcall('GET', KEYS[record_key]))
+  if record then
+    reply[i + 1] = repeated(record, run_length * count)
   else
-    local answered, changed = attempt(charges, times_over)
-    if changed and operation > 0 then
-      operations[operation] = answered
+    local result, changed = attempt(charges, run_length)
+    if changed and record_key > 0 then
+      records[record_key] = result
     end
-    reply[i + 1] = answered
+    reply[i + 1] = result
   end
 end
 for key in pairs(loaded) do
   save(key)
 end
-for key, life in pairs(lives) do
-  call('SET', KEYS[key], booked[key], 'PX', life)
+for key, ttl in pairs(debited_ttls) do
+  call('SET', KEYS[key], debited[key], 'PX', ttl)
 end
-for operation, answered in pairs(operations) do
-  call('SET', KEYS[operation], answered, 'PX', memory)
+for key, result in pairs(records) do
+  call('SET', KEYS[key], result, 'PX', retention)
 end
-if exchanges and reply[2] == '\0' then
+if returns_states and reply[2] == '\0' then
   for key = 1, #KEYS do
-    if key ~= operation then
-      local text = kept(key)
+    if key ~= record_key then
+      local text = stored_value(key)
       reply[#reply + 1] = pack('>I4', #text) .. text
     end
   end

@@ -1,15 +1,12 @@
--- Reads a state as it is.
+-- Reads a stored state.
 --
--- KEYS[1]  the state; ARGV[1]  '1' if it is a sorted set
--- reply    '>I2I6' the server's time, then nothing if there is no state, or its value, or its members as '>I2' and bytes
+-- KEYS[1]  the state
+-- ARGV[1]  '1' if it is a sorted set
+-- reply    '>I2I6' the server's time in nanoseconds, then the value, or the members, each preceded by its length as
+--          '>I2'; nothing if there is no state
 
 local time = redis.call('TIME')
-local low = time[1] % 65536
-local high = (time[1] - low) / 65536 * 1e9
-local part = high % 2 ^ 32
-local l = part * 65536 + low * 1e9 + time[2] * 1000
-local rest = l % 2 ^ 48
-local reply = struct.pack('>I2I6', (high - part) / 2 ^ 32 + (l - rest) / 2 ^ 48, rest)
+local reply = struct.pack('>I2I6', instant_words(time[1] + 0, time[2] * 1000))
 if ARGV[1] ~= '1' then
   return reply .. (redis.call('GET', KEYS[1]) or '')
 end

@@ -1,6 +1,10 @@
 -- Fixed window: a counter per window, aligned to the epoch or anchored at the first hit.
 --
--- limit: count, period, anchored; body: start, used
+-- limit: count, period, anchored
+-- body:  start, used
+-- value: '>BI2I6' version and fresh, then '>I2I6 I7' start and used
+
+local FIXED_WINDOW_SIZE = 24
 
 local function window_of(limit, body, now)
   local start = limit.anchored and now or window_start(limit, now)
@@ -12,24 +16,27 @@ local function window_of(limit, body, now)
       return body
     end
   elseif start <= body.start then
-    -- A longer period than before begins earlier; the count is kept.
+    -- A window that is longer than before starts earlier; the count is kept.
     return { start = now < body.start and body.start or start, used = body.used }
   end
   return { start = start, used = 0 }
 end
 
--- What the values of all keys have in common that are counted in the window of now.
-local function common(limit, now)
-  if not limit.common then
+-- Returns what the values of all keys have in common that are counted in the current window, cached.
+local function current_window(limit, now)
+  if not limit.current_window then
     local start = window_start(limit, now)
     local fresh = least(start + limit.period, END_OF_TIME)
-    local mark = struct.pack('>I2I6', start[1], start[2])
-    limit.common = { start = start, fresh = fresh, mark = mark, head = struct.pack('>BI2I6', VERSION, fresh[1], fresh[2]) .. mark }
+    local encoded_start = struct.pack('>I2I6', start[1], start[2])
+    limit.current_window = {
+      start = start, fresh = fresh, encoded_start = encoded_start,
+      head = struct.pack('>BI2I6', VERSION, fresh[1], fresh[2]) .. encoded_start,
+    }
   end
-  return limit.common
+  return limit.current_window
 end
 
-algorithms[5] = {
+algorithms[FIXED_WINDOW] = {
   set_up = function(limit)
     limit.anchored = limit.flags % 2 == 1
   end,
@@ -47,16 +54,16 @@ algorithms[5] = {
     return least(body.start + limit.period, END_OF_TIME)
   end,
 
-  book = function(limit, text, now, ask)
-    local window = common(limit, now)
+  debit = function(limit, text, now, ask)
+    local window = current_window(limit, now)
     if limit.anchored or (ask.instant and ask.instant < window.start) then
       return nil
     end
     local used = 0
     if text then
-      if #text ~= 24 or text:byte() ~= VERSION then
+      if #text ~= FIXED_WINDOW_SIZE or text:byte() ~= VERSION then
         return nil
-      elseif text:sub(10, 17) == window.mark then
+      elseif text:sub(10, 17) == window.encoded_start then
         used = struct.unpack('>I7', text, 18)
       elseif window.start <= wide(struct.unpack('>I2I6', text, 10)) then
         return nil
@@ -69,15 +76,15 @@ algorithms[5] = {
     local window = window_of(limit, body, now)
     local start, used, action, cost = window.start, window.used, ask.action, ask.cost
     local outcome, granted = ALLOWED, 0
-    -- An instant before this window belongs to one that is over, and so is what happened there.
-    local over = (action == DEBIT or action == REFUND) and ask.instant and ask.instant < start
+    -- An instant before this window belongs to one that has ended, whose count no longer matters.
+    local is_past = (action == DEBIT or action == REFUND) and ask.instant and ask.instant < start
     if action == DEBIT then
       granted = cost
-      used = over and used or saturated(used + cost)
+      used = is_past and used or saturated(used + cost)
     elseif action == REFUND then
-      granted = over and 0 or math.min(cost, used)
+      granted = is_past and 0 or math.min(cost, used)
       used = used - granted
-    elseif action == FORGET then
+    elseif action == RESET then
       used = 0
     else
       outcome, granted = admission(limit.count, used, ask)

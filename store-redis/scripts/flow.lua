@@ -1,101 +1,105 @@
--- Token bucket, leaky buckets, GCRA and smooth bursty: a continuous flow, whose state is the instant at which it is full.
+-- Token bucket, leaky buckets, GCRA and smooth bursty: continuous flows, whose state is a theoretical arrival time
+-- (TAT), the instant at which the flow is full again.
 --
--- limit: period, token (units of one), room (units that fit), excess (nanoseconds of a period beyond its units), digest
--- body:  at, overdrawn, digest
--- value: '<ddd'   the instant in microseconds; the mark; when the key expires by the server's clock in milliseconds, or 0
---        '>I2I6'  until when the key is blocked, if the limit blocks
--- The mark is version * 2^27 + digest * 2^11 + nanoseconds of the instant * 2 + overdrawn. Doubles are what Lua reads and
--- writes fastest, and check.lua and take.lua, which share this value, compare a whole mark at once.
+-- limit: period, token (units of one token), capacity_units, excess (nanoseconds by which a period exceeds
+--        its units), digest (of the parameters)
+-- body:  at (the TAT), overdrawn, digest
+-- value: see stored_format.lua; the bucket_*.lua scripts share it
 
-local FITS, IN_TURN, PAID = 1, 2, 3
+-- When a charge is admitted: if it fits, in a queue, or once the debt of the preceding charges is repaid.
+local FITS, QUEUED, REPAID = 1, 2, 3
 
 local function view_of(limit, body, now)
-  local present = units(limit, now)
-  local view = { now = now, present = present, full = present + limit.room, used = present, used_at = now }
+  local now_unit = units(limit, now)
+  local max_tat_unit = now_unit + limit.capacity_units
+  local view = { now = now, now_unit = now_unit, max_tat_unit = max_tat_unit, tat_unit = now_unit, tat = now }
   if body and now < body.at then
-    local used_at = body.at
+    local tat = body.at
     if body.digest ~= limit.digest and not body.overdrawn then
-      local full_at = instant_at(limit, view.full)
-      view.clamped = full_at < used_at
-      used_at = least(used_at, full_at)
+      local max_tat = instant_at(limit, view.max_tat_unit)
+      view.clamped = max_tat < tat
+      tat = least(tat, max_tat)
     end
-    view.used, view.used_at = units(limit, used_at), used_at
+    view.tat_unit, view.tat = units(limit, tat), tat
   end
   return view
 end
 
-local function flow_answer(limit, view, outcome, granted, wait)
-  local minus = view.full < view.used
-  local left = minus and view.used - view.full or view.full - view.used
-  return { outcome = outcome, granted = granted, left = left, minus = minus, wait = wait, reset = view.used_at - view.now }
+local function flow_decision(limit, view, outcome, granted, wait)
+  local minus = view.max_tat_unit < view.tat_unit
+  local left = minus and view.tat_unit - view.max_tat_unit or view.max_tat_unit - view.tat_unit
+  local reset = view.tat - view.now
+  return { outcome = outcome, granted = granted, left = left, minus = minus, wait = wait, reset = reset }
 end
 
-local function commit(limit, view, finish, granted, start)
-  local used_at = least(instant_at(limit, finish), END_OF_TIME)
-  if used_at == END_OF_TIME then
-    finish = units(limit, used_at)
+local function commit(limit, view, next_tat_unit, granted, start)
+  local tat = least(instant_at(limit, next_tat_unit), END_OF_TIME)
+  if tat == END_OF_TIME then
+    next_tat_unit = units(limit, tat)
   end
-  local body = { at = used_at, overdrawn = view.full < finish, digest = limit.digest }
-  local after = { now = view.now, full = view.full, used = most(finish, view.present), used_at = used_at }
-  return flow_answer(limit, after, ALLOWED, granted, start), body
+  local body = { at = tat, overdrawn = view.max_tat_unit < next_tat_unit, digest = limit.digest }
+  local tat_unit = most(next_tat_unit, view.now_unit)
+  local after = { now = view.now, max_tat_unit = view.max_tat_unit, tat_unit = tat_unit, tat = tat }
+  return flow_decision(limit, after, ALLOWED, granted, start), body
 end
 
 local function take(limit, body, view, cost, max_wait)
-  local asked = cost > 0 and cost or 1
-  if asked > limit.capacity and limit.admission ~= PAID then
-    return flow_answer(limit, view, NEVER_FITS, 0, ZERO), body
+  local needed = cost > 0 and cost or 1
+  if needed > limit.capacity and limit.admission ~= REPAID then
+    return flow_decision(limit, view, NEVER_FITS, 0, ZERO), body
   end
-  local finish = view.used + times(limit.token, of(asked))
-  local start, lack = ZERO, ZERO
+  local next_tat_unit = view.tat_unit + times(limit.token, of(needed))
+  -- `shortfall` is time that no wait makes up for.
+  local start, shortfall = ZERO, ZERO
   local function until_unit(unit)
     return instant_at(limit, unit) - view.now
   end
   if limit.admission == FITS then
-    if view.full < finish then
-      start = until_unit(finish - limit.room)
+    if view.max_tat_unit < next_tat_unit then
+      start = until_unit(next_tat_unit - limit.capacity_units)
     end
-  elseif limit.admission == IN_TURN then
-    start = view.used_at - view.now
-    if view.full < finish then
-      lack = until_unit(finish - limit.room)
+  elseif limit.admission == QUEUED then
+    start = view.tat - view.now
+    if view.max_tat_unit < next_tat_unit then
+      shortfall = until_unit(next_tat_unit - limit.capacity_units)
     end
-  elseif view.full < view.used then
-    start = until_unit(view.used - limit.room)
+  elseif view.max_tat_unit < view.tat_unit then
+    start = until_unit(view.tat_unit - limit.capacity_units)
   end
-  local patience = max_wait or (limit.admission == IN_TURN and END_OF_TIME or ZERO)
-  if ZERO < lack or patience < start then
+  max_wait = max_wait or (limit.admission == QUEUED and END_OF_TIME or ZERO)
+  if ZERO < shortfall or max_wait < start then
     if view.clamped and cost > 0 then
-      body = { at = view.used_at, overdrawn = false, digest = limit.digest }
+      body = { at = view.tat, overdrawn = false, digest = limit.digest }
     end
-    return flow_answer(limit, view, DENIED, 0, most(lack, start - patience)), body
+    return flow_decision(limit, view, DENIED, 0, most(shortfall, start - max_wait)), body
   end
   if cost == 0 then
-    return flow_answer(limit, view, ALLOWED, 0, start), body
+    return flow_decision(limit, view, ALLOWED, 0, start), body
   end
-  return commit(limit, view, finish, cost, start)
+  return commit(limit, view, next_tat_unit, cost, start)
 end
 
 local function refund(limit, body, view, cost, at)
   local worth = times(limit.token, of(cost))
-  local give = worth
+  local amount = worth
   if at and view.now < at then
-    -- A reservation that has not started: what queued behind it keeps its place.
+    -- A reservation that has not started: later reservations keep their position in the queue.
     local behind = units(limit, at)
     if limit.admission == FITS then
-      behind = behind + limit.room
-    elseif limit.admission == IN_TURN then
+      behind = behind + limit.capacity_units
+    elseif limit.admission == QUEUED then
       behind = behind + worth
     else
-      behind = behind + limit.room + worth
+      behind = behind + limit.capacity_units + worth
     end
-    give = worth - (view.used - behind)
+    amount = worth - (view.tat_unit - behind)
   elseif at then
-    give = least(worth, units(limit, at) + limit.room - view.present)
+    amount = least(worth, units(limit, at) + limit.capacity_units - view.now_unit)
   end
-  local finish = most(view.used - give, view.present)
-  local given = plain(scale_down(view.used - finish, of(1), limit.token))
-  local decision, changed = commit(limit, view, finish, given, ZERO)
-  if finish == view.used and not view.clamped then
+  local next_tat_unit = most(view.tat_unit - amount, view.now_unit)
+  local refunded = plain(scale_down(view.tat_unit - next_tat_unit, of(1), limit.token))
+  local decision, changed = commit(limit, view, next_tat_unit, refunded, ZERO)
+  if next_tat_unit == view.tat_unit and not view.clamped then
     changed = body
   end
   return decision, changed
@@ -105,9 +109,9 @@ local flow = {
   is_flow = true,
 
   set_up = function(limit)
-    set_pace(limit, limit.words[1], limit.words[3])
-    limit.room = limit.words[2]
-    limit.admission = limit.kind == 4 and IN_TURN or limit.kind == 10 and PAID or FITS
+    set_rate(limit, limit.words[1], limit.words[3])
+    limit.capacity_units = limit.words[2]
+    limit.admission = limit.kind == LEAKY_QUEUE and QUEUED or limit.kind == SMOOTH_BURSTY and REPAID or FITS
   end,
 
   load = function(limit, key)
@@ -115,19 +119,20 @@ local flow = {
     if not text then
       return nil
     end
-    if #text ~= (limit.blocks and 32 or 24) then
-      error('TOLLGATE what is stored was written by another program')
+    if #text ~= (limit.blocks and FLOW_SIZE + 8 or FLOW_SIZE) then
+      error(FOREIGN_PROGRAM)
     end
     local micros, mark = struct.unpack('<ddd', text)
-    check_version(floor(mark / 2 ^ 27))
-    local overdrawn, low = mark % 2, mark % 2 ^ 11
+    check_version(floor(mark / MARK_VERSION))
+    local overdrawn, low = mark % 2, mark % MARK_DIGEST
     local part = micros % 1e6
     local at = instant_of((micros - part) / 1e6, part * 1000 + (low - overdrawn) / 2)
     local blocked = ZERO
     if limit.blocks then
-      blocked = wide(struct.unpack('>I2I6', text, 25))
+      blocked = wide(struct.unpack('>I2I6', text, FLOW_SIZE + 1))
     end
-    local body = { at = at, overdrawn = overdrawn == 1, digest = floor(mark / 2 ^ 11) % 2 ^ 16 }
+    local digest = floor(mark / MARK_DIGEST) % (MARK_VERSION / MARK_DIGEST)
+    local body = { at = at, overdrawn = overdrawn == 1, digest = digest }
     return { body = body, blocked = blocked, fresh = most(at, blocked) }
   end,
 
@@ -139,7 +144,7 @@ local flow = {
     local body = state.body or { at = ZERO, digest = 0 }
     local seconds, nanos = seconds_of(body.at)
     local rest = nanos % 1000
-    local mark = VERSION * 2 ^ 27 + body.digest * 2 ^ 11 + rest * 2 + (body.overdrawn and 1 or 0)
+    local mark = MARK_FIRST + body.digest * MARK_DIGEST + rest * 2 + (body.overdrawn and 1 or 0)
     local text = struct.pack('<ddd', seconds * 1e6 + (nanos - rest) / 1000, mark, 0)
     if limit.blocks then
       text = text .. struct.pack('>I2I6', state.blocked[1], state.blocked[2])
@@ -156,31 +161,32 @@ local flow = {
     if action == TAKE then
       return take(limit, body, view, ask.cost, ask.instant)
     elseif action == TAKE_UP_TO then
-      local there = 0
-      if limit.admission ~= PAID then
-        there = plain(scale_down(view.full - view.used, of(1), limit.token))
-      elseif view.used <= view.full then
-        there = ask.cost
+      local available = 0
+      if limit.admission ~= REPAID then
+        available = plain(scale_down(view.max_tat_unit - view.tat_unit, of(1), limit.token))
+      elseif view.tat_unit <= view.max_tat_unit then
+        available = ask.cost
       end
-      return take(limit, body, view, part_of(ask.cost, there))
+      return take(limit, body, view, part_of(ask.cost, available))
     elseif action == DEBIT then
-      -- A debit that belongs to the past has been partly refilled since: from then on, or from when it would have been full.
-      local from = view.used
-      if not (view.present < view.used) then
-        local booked = ask.instant and least(ask.instant, now) or now
-        from = units(limit, body and most(booked, least(body.at, now)) or booked)
+      -- A debit that belongs to the past has been partly refilled since: from its instant or from the TAT on, the later
+      -- one.
+      local from = view.tat_unit
+      if not (view.now_unit < view.tat_unit) then
+        local applied_at = ask.instant and least(ask.instant, now) or now
+        from = units(limit, body and most(applied_at, least(body.at, now)) or applied_at)
       end
       return commit(limit, view, from + times(limit.token, of(ask.cost)), ask.cost, ZERO)
     elseif action == REFUND then
       return refund(limit, body, view, ask.cost, ask.instant)
-    elseif action == FORGET then
-      view.used, view.used_at = view.present, now
-      return flow_answer(limit, view, ALLOWED, 0, ZERO), nil
+    elseif action == RESET then
+      view.tat_unit, view.tat = view.now_unit, now
+      return flow_decision(limit, view, ALLOWED, 0, ZERO), nil
     end
     return take(limit, body, view, 0)
   end,
 }
 
-for _, kind in ipairs({ 1, 3, 4, 9, 10 }) do
+for _, kind in ipairs({ TOKEN_BUCKET, LEAKY_METER, LEAKY_QUEUE, GCRA, SMOOTH_BURSTY }) do
   algorithms[kind] = flow
 end

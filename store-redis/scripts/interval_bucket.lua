@@ -1,15 +1,15 @@
--- Token bucket refilled by interval: the whole count at the end of each period, the first of which begins with the first debit
--- from a full bucket.
+-- Token bucket refilled by interval: the whole count at the end of each period, the first of which starts with the
+-- first debit from a full bucket.
 --
 -- limit: count, period, capacity
--- body: missing (tokens), since (the begin of the current period), overdrawn (debits or reservations went past the capacity;
---   otherwise more than the capacity is missing only because the limit has changed)
+-- body:  missing (tokens), since (the start of the current period), overdrawn (debits or reservations exceeded the
+--        capacity; otherwise more than the capacity is missing only because the limit has changed)
 
 do
-  -- Where a word of core saturates, long past the latest instant that is kept.
+  -- The largest u64, where core saturates.
   local LAST = wide(2 ^ 16 - 1, BASE - 1)
 
-  -- The bucket as of now: refilled by every period that has passed.
+  -- Returns the bucket as of now, refilled for every period that has passed.
   local function refilled(limit, body, now)
     if not body then
       return 0, now
@@ -28,8 +28,8 @@ do
     return missing, since
   end
 
-  -- When `many` of the missing tokens are there.
-  local function when_back(limit, since, many)
+  -- Returns the instant at which `many` of the missing tokens are refilled.
+  local function refilled_at(limit, since, many)
     if many <= 0 then
       return ZERO
     end
@@ -40,7 +40,7 @@ do
     return least(since + times(of(periods), limit.period), LAST)
   end
 
-  algorithms[2] = {
+  algorithms[INTERVAL_BUCKET] = {
     read = function(text, from)
       local missing, h, l, overdrawn = struct.unpack('>I7I2I6B', text, from)
       return { missing = missing, since = wide(h, l), overdrawn = overdrawn == 1 }
@@ -51,7 +51,7 @@ do
     end,
 
     fresh_at = function(limit, body)
-      return least(when_back(limit, body.since, body.missing), END_OF_TIME)
+      return least(refilled_at(limit, body.since, body.missing), END_OF_TIME)
     end,
 
     decide = function(limit, body, now, ask)
@@ -61,7 +61,7 @@ do
       if action == DEBIT then
         granted = cost
         if missing == 0 and at and at < since then
-          -- Nobody has used the bucket since: the period began with this debit.
+          -- The bucket was full until then: the period started with this debit.
           local debited = { missing = cost, since = at, overdrawn = cost > limit.capacity }
           missing, since = refilled(limit, debited, now)
         else
@@ -70,15 +70,15 @@ do
       elseif action == REFUND then
         local worth = cost
         if at and at < since then
-          -- What was debited before the current period has been refilled, as far as it goes.
+          -- A debit from before the current period has been refilled since, partly or completely.
           worth = math.max(cost - plain(scale_up(since - at, of(1), limit.period)) * limit.count, 0)
         end
         granted = math.min(worth, missing)
         missing = missing - granted
-      elseif action == FORGET then
+      elseif action == RESET then
         missing = 0
       else
-        local patience = action == TAKE and at or ZERO
+        local max_wait = action == TAKE and at or ZERO
         if action == TAKE_UP_TO then
           cost = part_of(cost, limit.capacity - missing)
         elseif action ~= TAKE then
@@ -88,16 +88,16 @@ do
         if asked > limit.capacity then
           outcome = NEVER_FITS
         else
-          local start = when_back(limit, since, missing + asked - limit.capacity) - now
-          if patience < start then
-            outcome, wait = DENIED, start - patience
+          local start = refilled_at(limit, since, missing + asked - limit.capacity) - now
+          if max_wait < start then
+            outcome, wait = DENIED, start - max_wait
           else
             granted, wait = cost, start
             missing = saturated(missing + cost)
           end
         end
       end
-      local reset = when_back(limit, since, missing) - now
+      local reset = refilled_at(limit, since, missing) - now
       local decision = counted(limit.capacity, missing, outcome, granted, wait, reset)
       if missing == 0 then
         return decision, nil

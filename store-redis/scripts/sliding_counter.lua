@@ -1,11 +1,11 @@
--- Sliding counter: the period in sub-buckets; the last ones, including the current one, are summed.
+-- Sliding counter: the period in sub-buckets, of which the last ones, including the current one, are summed.
 --
--- limit: count, period, words[1] (how many sub-buckets)
--- body: period and parts that its counts were made with, newest (the sub-bucket of the first count, numbered since the
---   epoch), counts (the newest first; those that are not there are zero)
+-- limit: count, period, parts (the number of sub-buckets)
+-- body:  period and parts under which the counts were made, newest (the number of the newest sub-bucket since the
+--        epoch), counts (the newest first; missing ones are zero)
 
 do
-  -- Which sub-bucket an instant lies in.
+  -- Returns the number of the sub-bucket that contains an instant.
   local function index(limit, instant)
     local periods, rest = split(instant, limit.period)
     local part = scale_down(rest, limit.parts, limit.period)
@@ -16,16 +16,16 @@ do
     return times(periods, limit.parts) + part
   end
 
-  -- When a sub-bucket begins, under the numbers of a limit or of a body.
-  local function begin(numbers, bucket)
-    local number, parts, periods, rest = plain(bucket), plain(numbers.parts)
+  -- Returns the start of a sub-bucket, under the parameters of a limit or of a body.
+  local function start_of(parameters, bucket)
+    local number, parts, periods, rest = plain(bucket), plain(parameters.parts)
     if number < 2 ^ 53 then
       rest = of(number % parts)
       periods = of((number - rest[2]) / parts)
     else
-      periods, rest = split(bucket, numbers.parts)
+      periods, rest = split(bucket, parameters.parts)
     end
-    return times(periods, numbers.period) + scale_up(rest, numbers.period, numbers.parts)
+    return times(periods, parameters.period) + scale_up(rest, parameters.period, parameters.parts)
   end
 
   local function sum(counts)
@@ -36,15 +36,16 @@ do
     return all
   end
 
-  -- Where other numbers made a body, the count is kept, as of the time of the newest.
+  -- Returns the newest sub-bucket and the counts under the limit's parameters. If others made the body, the sum is
+  -- kept, at the time of the newest.
   local function adopted(limit, body)
     if body.parts == limit.parts and body.period == limit.period then
       return body.newest, body.counts
     end
-    return index(limit, least(begin(body, body.newest), END_OF_TIME)), { sum(body.counts) }
+    return index(limit, least(start_of(body, body.newest), END_OF_TIME)), { sum(body.counts) }
   end
 
-  -- The counts as of now, a copy. A clock that was set back stays in the newest sub-bucket.
+  -- Returns a copy of the counts as of now. After a clock was set back, they stay in the newest sub-bucket.
   local function rolled(limit, body, now)
     local current, counts = index(limit, now), {}
     if not body then
@@ -64,13 +65,14 @@ do
     return current, counts
   end
 
-  -- When at least `excess` of what is used has gone out of sight. Mostly all of it is asked for, which the youngest tells.
-  local function when_gone(limit, newest, counts, used, excess)
+  -- Returns when at least `excess` of the usage has left the window. Usually that is all of it, which the newest count
+  -- determines.
+  local function expires_at(limit, newest, counts, used, excess)
     local older = used
     for age = 1, #counts do
       older = older - counts[age]
       if older < excess then
-        return begin(limit, newest + limit.parts - of(age - 1))
+        return start_of(limit, newest + limit.parts - of(age - 1))
       end
     end
     return ZERO
@@ -83,7 +85,7 @@ do
     counts[age] = saturated(counts[age] + cost)
   end
 
-  algorithms[7] = {
+  algorithms[SLIDING_COUNTER] = {
     set_up = function(limit)
       limit.parts = limit.words[1]
     end,
@@ -92,11 +94,11 @@ do
       local ph, pl, nh, nl, parts, length
       ph, pl, nh, nl, parts, length, from = struct.unpack('>I2I6I2I6I2I2', text, from)
       if parts == 0 then
-        -- The counters of a state that was merged and is only a block.
+        -- Only a block: earlier releases stored that with empty counters.
         return nil
       end
       local counts = { struct.unpack('>' .. ('I7'):rep(length), text, from) }
-      -- What comes last says where the text goes on.
+      -- The last result is the position after the counts.
       counts[length + 1] = nil
       return { period = wide(ph, pl), parts = of(parts), newest = wide(nh, nl), counts = counts }
     end,
@@ -113,7 +115,7 @@ do
     fresh_at = function(limit, body)
       local newest, counts = adopted(limit, body)
       local used = sum(counts)
-      return least(when_gone(limit, newest, counts, used, used), END_OF_TIME)
+      return least(expires_at(limit, newest, counts, used, used), END_OF_TIME)
     end,
 
     decide = function(limit, body, now, ask)
@@ -125,33 +127,33 @@ do
         if ask.instant then
           age = plain(newest - index(limit, ask.instant)) + 1
         end
-        local in_sight = age <= plain(limit.parts)
+        local in_window = age <= plain(limit.parts)
         if action == REFUND then
-          granted = in_sight and math.min(counts[age] or 0, cost) or 0
+          granted = in_window and math.min(counts[age] or 0, cost) or 0
           if granted > 0 then
             add(counts, age, -granted)
           end
         else
           granted = cost
-          if in_sight then
+          if in_window then
             add(counts, age, cost)
           end
         end
         used = sum(counts)
-      elseif action == FORGET then
+      elseif action == RESET then
         used, counts = 0, {}
       else
         local asked
         outcome, granted, asked = admission(limit.count, used, ask)
         if outcome == DENIED then
-          wait = when_gone(limit, newest, counts, used, used + asked - limit.count) - now
+          wait = expires_at(limit, newest, counts, used, used + asked - limit.count) - now
         elseif outcome == ALLOWED then
           used = used + granted
           add(counts, 1, granted)
         end
       end
-      local reset = when_gone(limit, newest, counts, used, used) - now
-      -- Without a count too it remembers which sub-bucket is the newest, for a clock that is set back.
+      local reset = expires_at(limit, newest, counts, used, used) - now
+      -- The newest sub-bucket is stored even without counts, in case the clock is set back.
       return counted(limit.count, used, outcome, granted, wait, reset),
         { period = limit.period, parts = limit.parts, newest = newest, counts = counts }
     end,

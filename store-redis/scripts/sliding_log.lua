@@ -1,29 +1,29 @@
--- Sliding log: exact instants, so never more than the count in any period. Optionally denied actions count too, and
--- optionally there is a minimum gap between actions.
+-- Sliding log: exact instants, so never more than the count in any period. Optionally, denied actions count as well,
+-- and there is a minimum gap between actions.
 --
 -- limit: count, period, gap, count_denied
--- value: '>B I2I6 I2I6 I4 I4 I2I6 I7 I7 B'  version, fresh, blocked, how many entries at the front are past, how many are
---        not (0: there is no body), instant and sum of the newest entry, the sum of what is past, whether the newest cost
---        anything; then all entries but the newest, the oldest first, each '>I2I6 I7': an instant, and a sum; and after
---        them what is left of entries that were taken back, which means nothing
--- body:  source      where the server's entries are read (nil: it has none)
---        first, last which entries are in the log, counted from 0; those before are past
+-- value: '>B I2I6 I2I6 I4 I4 I2I6 I7 I7 B'  version, fresh, blocked, the number of expired entries at the front, the
+--        number of live ones (0: there is no body), instant and sum of the newest entry, the sum of the expired ones,
+--        whether the newest has a cost; then all entries except the newest, the oldest first, each '>I2I6 I7': an
+--        instant and a sum; after them may be the remains of refunded entries, which are ignored
+-- body:  source      where stored entries are read (nil: there are none)
+--        first, last the live entries, counted from 0; those before are expired
 --        at, sum     the newest entry, which is `last`
---        past, paid  as in the value
---        kept, tail  entries before `kept` are the server's; those from there on, but for the newest, are in `tail`
+--        past, paid  the sum of the expired entries, and whether the newest has a cost
+--        kept, tail  entries before `kept` are stored; those from there on, except the newest, are in `tail`
 --
--- An entry's sum is what it and all before it cost, so what any run of entries costs is a difference, and where a sum is
--- reached is found by halving. A log can be long: what a decision needs of it is read when it does, and only what differs
--- is written.
+-- The sum of an entry is its own cost and that of all before it, so the cost of any range of entries is a difference,
+-- and the entry that reaches a sum is found by binary search. A log can be long: a decision reads only the blocks that
+-- it needs, and only differences are written.
 
 do
   local call, pack, unpack = redis.call, struct.pack, struct.unpack
   local HEADER, ENTRY = 48, 15
-  -- Entries that are read at once.
+  -- The number of entries that are read at once.
   local BLOCK = 64
-  -- A log of as many entries is written as a whole, which is one command instead of three.
+  -- A log of up to this many entries is written as a whole, which is one command instead of three.
   local FEW = 32
-  -- Sums start again from zero long before they are no longer exact.
+  -- Sums are rebased to zero from here on, long before they would be inexact.
   local LARGE = 2 ^ 51
 
   local function entry(body, index)
@@ -44,8 +44,8 @@ do
     return wide(h, l), sum
   end
 
-  -- The first entry for which something holds that holds for all after it too; one past the newest if there is none. As a
-  -- rule it is near the front, so steps grow from there.
+  -- Returns the first entry that satisfies a monotonic condition; one past the newest if there is none. Usually it is
+  -- near the front, so the search starts there with growing steps.
   local function first_where(body, holds)
     local low, high, step = body.first, body.first, 1
     while high <= body.last and not holds(entry(body, high)) do
@@ -69,7 +69,7 @@ do
     end)
   end
 
-  -- What all before an entry cost.
+  -- Returns the sum of all entries before one.
   local function sum_before(body, index)
     if index == body.first then
       return body.past
@@ -78,7 +78,7 @@ do
     return sum
   end
 
-  -- The log with other entries from an index on; nil if none is left.
+  -- Returns the log with its entries from an index on replaced; nil if none is left.
   local function with_rest(body, from, rest)
     if from == body.first and #rest == 0 then
       return nil
@@ -102,7 +102,7 @@ do
     return after
   end
 
-  -- Adds an action in its place; those of one instant are one entry.
+  -- Adds an action in order. Actions of the same instant are one entry.
   local function add(body, at, cost)
     if not body then
       return { first = 0, last = 0, at = at, sum = cost, past = 0, paid = true, kept = 0, tail = {} }
@@ -125,25 +125,25 @@ do
     return with_rest(body, from, rest)
   end
 
-  -- Takes up to `cost` back from what happened at or before `at`, the newest first. Says how much.
-  local function take_back(body, at, cost)
+  -- Refunds up to `cost` of the entries at or before `at`, the newest first. Returns how much.
+  local function refund(body, at, cost)
     local stop = body.last + 1
     if at and at < body.at then
       stop = first_after(body, at)
     end
     local sum = sum_before(body, stop)
-    local given = math.min(cost, sum - body.past)
-    if given == 0 then
+    local refunded = math.min(cost, sum - body.past)
+    if refunded == 0 then
       return 0, body
     end
-    local left, from = sum - given, stop
+    local left, from = sum - refunded, stop
     while from > body.first and left < select(2, entry(body, from - 1)) do
       from = from - 1
     end
     local rest, before = {}, sum_before(body, from)
     for i = from, stop - 1 do
       local then_at, upto = entry(body, i)
-      -- Not the last action, which is remembered for the gap at no cost.
+      -- An entry without a cost stays: it is the last action, kept for the gap.
       if before < left or before == upto then
         rest[#rest + 1] = { at = then_at, sum = left }
       end
@@ -151,40 +151,40 @@ do
     end
     for i = stop, body.last do
       local later, upto = entry(body, i)
-      rest[#rest + 1] = { at = later, sum = upto - given }
+      rest[#rest + 1] = { at = later, sum = upto - refunded }
     end
-    return given, with_rest(body, from, rest)
+    return refunded, with_rest(body, from, rest)
   end
 
-  -- A clock that was set back does not undo what happened.
+  -- After a clock was set back, time continues at the newest entry.
   local function not_before_last(body, now)
     return body and most(body.at, now) or now
   end
 
-  -- The log as of now. An entry is seen for one period after it, and for the gap if that is longer.
-  local function seen(limit, body, now)
+  -- Returns the log as of now. An entry is live for one period, or for the gap if that is longer.
+  local function pruned(limit, body, now)
     local latest = not_before_last(body, now)
     if not body or latest < limit.period then
       return body
     end
-    local gone = latest - limit.period
-    if body.at <= gone then
+    local expired_at = latest - limit.period
+    if body.at <= expired_at then
       if body.at + limit.gap <= latest then
         return nil
       elseif body.first == body.last and not body.paid then
         return body
       end
-      -- The last action is remembered for the gap, at no cost.
+      -- The last action is kept for the gap, without a cost.
       return changed(body, { first = body.last, past = body.sum, paid = false })
     end
-    local first = first_after(body, gone)
+    local first = first_after(body, expired_at)
     if first == body.first then
       return body
     end
     return changed(body, { first = first, past = sum_before(body, first) })
   end
 
-  -- A denied action has been added: only the newest actions, up to the count, are kept.
+  -- Keeps only the newest actions, up to the count, after a denied action was added.
   local function keep_newest(limit, body)
     local past = body.sum - limit.count
     if past <= body.past then
@@ -218,7 +218,7 @@ do
     if excess <= 0 then
       return apart
     end
-    -- When at least the excess will be older than the period.
+    -- When at least the excess has left the period.
     local index = first_where(body, function(_, sum)
       return excess <= sum - body.past
     end)
@@ -257,32 +257,34 @@ do
       first, body.last - body.first + 1, body.at[1], body.at[2], body.sum, body.past, body.paid and 1 or 0)
   end
 
-  -- The same log, its sums counted from its first entry.
-  local function from_zero(body)
+  -- Returns the log with its sums counted from its first entry.
+  local function rebased(body)
     local tail = {}
     for i = body.first, body.last - 1 do
       local at, sum = entry(body, i)
       tail[#tail + 1] = { at = at, sum = sum - body.past }
     end
-    return { first = 0, last = #tail, at = body.at, sum = used(body), past = 0, paid = body.paid, kept = 0, tail = tail }
+    return {
+      first = 0, last = #tail, at = body.at, sum = used(body), past = 0, paid = body.paid, kept = 0, tail = tail,
+    }
   end
 
-  -- The live entries but for the newest, as they are in a value.
+  -- Returns the live entries except the newest, encoded.
   local function live(body)
     if body.first >= body.kept then
       return packed(body.tail, body.first - body.kept + 1)
     end
     local from, to = body.first * ENTRY, body.kept * ENTRY
-    local theirs
+    local stored
     if body.kept <= BLOCK and body.source[0] then
-      theirs = body.source[0]:sub(from + 1, to)
+      stored = body.source[0]:sub(from + 1, to)
     else
-      theirs = call('GETRANGE', body.source.key, HEADER + from, HEADER + to - 1)
+      stored = call('GETRANGE', body.source.key, HEADER + from, HEADER + to - 1)
     end
-    return theirs .. packed(body.tail, 1)
+    return stored .. packed(body.tail, 1)
   end
 
-  algorithms[6] = {
+  algorithms[SLIDING_LOG] = {
     set_up = function(limit)
       limit.gap = limit.words[1]
       limit.count_denied = limit.flags % 2 == 1
@@ -326,14 +328,14 @@ do
         return
       end
       if body.past >= LARGE then
-        body = from_zero(body)
+        body = rebased(body)
         state = { body = body, blocked = state.blocked, fresh = state.fresh }
       end
       local count = body.last - body.first
       if body.source and #body.tail == 0 and header(state, body.first) == before.header then
         return
       elseif not body.source or count <= FEW or count < body.first then
-        -- What is past is left out as soon as it is the larger part, which is seldom.
+        -- Expired entries are dropped once they are the larger part, which is rare.
         call('SET', key, header(state, 0) .. live(body), 'PX', ttl)
         return
       end
@@ -348,7 +350,7 @@ do
 
     decide = function(limit, body, now, ask)
       local action, cost = ask.action, ask.cost
-      body = seen(limit, body, now)
+      body = pruned(limit, body, now)
       if action == TAKE then
         return take(limit, body, now, cost)
       elseif action == TAKE_UP_TO then
@@ -360,12 +362,12 @@ do
         end
         return answer(limit, body, now, ALLOWED, cost, ZERO), body
       elseif action == REFUND then
-        local given = 0
+        local refunded = 0
         if body then
-          given, body = take_back(body, ask.instant, cost)
+          refunded, body = refund(body, ask.instant, cost)
         end
-        return answer(limit, body, now, ALLOWED, given, ZERO), body
-      elseif action == FORGET then
+        return answer(limit, body, now, ALLOWED, refunded, ZERO), body
+      elseif action == RESET then
         return answer(limit, nil, now, ALLOWED, 0, ZERO), nil
       end
       return take(limit, body, now, 0)
@@ -375,9 +377,9 @@ do
       if not limit.count_denied or ask.cost == 0 then
         return nil
       end
-      body = seen(limit, body, now)
+      body = pruned(limit, body, now)
       body = keep_newest(limit, add(body, not_before_last(body, now), ask.cost))
-      -- Answers as of after this denial is counted, which is when the caller reads it.
+      -- The decision is that after this denial was counted.
       local asked = ask.action == TAKE_UP_TO and 1 or ask.cost
       return answer(limit, body, now, DENIED, 0, passes_at(limit, body, asked) - now), body
     end,

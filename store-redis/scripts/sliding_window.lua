@@ -1,9 +1,14 @@
--- Sliding window: the previous window's count, weighted by the part of it that is still in sight, plus the current one's.
+-- Sliding window: the count of the previous window, weighted by its overlap with the sliding window, plus the current
+-- count.
 --
--- limit: count, period; body: period (how long its windows are), start, previous, current
+-- limit: count, period
+-- body:  period (the length of its windows), start, previous, current
+-- value: '>BI2I6' version and fresh, then '>I2I6 I2I6 I7 I7' the body
 
 do
-  -- The windows as of now. A clock that was set back stays in the later window.
+  local SIZE = 39
+
+  -- Returns the windows as of now. After a clock was set back, they stay in the later window.
   local function rolled(limit, body, now)
     local period = limit.period
     if body and body.period == period and now < body.start + period then
@@ -13,13 +18,13 @@ do
     if not body or body.start + period < start then
       return start, 0, 0
     elseif body.start < start then
-      -- A debt ends with its window, so no more than the limit is carried over.
+      -- A debt expires with its window, so no more than the limit is carried over.
       return start, math.min(body.current, limit.count), 0
     end
     return now < body.start and body.start or start, body.previous, body.current
   end
 
-  -- How far into a window the part of `before` that is still in sight leaves `room`.
+  -- Returns how far into a window the weighted count `before` leaves `room`.
   local function offset(limit, room, before)
     if before == 0 then
       return ZERO
@@ -27,7 +32,7 @@ do
     return limit.period - scale_down(of(room), limit.period, of(before))
   end
 
-  -- When what leaves `room` to others passes if nobody else comes.
+  -- Returns when the usage leaves `room`, without further takes.
   local function passes_at(limit, start, previous, current, room)
     if current <= room then
       return start + offset(limit, room - current, previous)
@@ -35,7 +40,7 @@ do
     return start + limit.period + offset(limit, room, math.min(current, limit.count))
   end
 
-  local function end_of(limit, start, previous, current)
+  local function expires_at(limit, start, previous, current)
     local finish = ZERO
     if current > 0 then
       finish = start + limit.period + limit.period
@@ -45,30 +50,32 @@ do
     return least(finish, END_OF_TIME)
   end
 
-  -- What the values of all keys have in common that are counted in the window of now, and the mark of those of the one before.
-  local function common(limit, now)
-    if not limit.common then
+  -- Returns what the values of all keys have in common that are counted in the current window, cached. `windows_before`
+  -- is their encoding in the previous one.
+  local function current_window(limit, now)
+    if not limit.current_window then
       local period, start = limit.period, window_start(limit, now)
       local before, fresh = start - period, least(start + period + period, END_OF_TIME)
-      local mark = struct.pack('>I2I6I2I6', period[1], period[2], start[1], start[2])
-      limit.common = {
-        start = start, fresh = fresh, mark = mark,
-        mark_before = struct.pack('>I2I6I2I6', period[1], period[2], before[1], before[2]),
-        head = struct.pack('>BI2I6', VERSION, fresh[1], fresh[2]) .. mark,
+      local windows = struct.pack('>I2I6I2I6', period[1], period[2], start[1], start[2])
+      limit.current_window = {
+        start = start, fresh = fresh, windows = windows,
+        windows_before = struct.pack('>I2I6I2I6', period[1], period[2], before[1], before[2]),
+        head = struct.pack('>BI2I6', VERSION, fresh[1], fresh[2]) .. windows,
       }
     end
-    return limit.common
+    return limit.current_window
   end
 
-  local function changed(counter, ask)
+  -- Returns a counter after a debit or a refund, and what was granted.
+  local function apply(counter, ask)
     if ask.action == DEBIT then
       return saturated(counter + ask.cost), ask.cost
     end
-    local given = math.min(counter, ask.cost)
-    return counter - given, given
+    local refunded = math.min(counter, ask.cost)
+    return counter - refunded, refunded
   end
 
-  algorithms[8] = {
+  algorithms[SLIDING_WINDOW] = {
     read = function(text, from)
       local ph, pl, sh, sl, previous, current = struct.unpack('>I2I6I2I6I7I7', text, from)
       return { period = wide(ph, pl), start = wide(sh, sl), previous = previous, current = current }
@@ -80,18 +87,18 @@ do
     end,
 
     fresh_at = function(limit, body)
-      return end_of(limit, body.start, body.previous, body.current)
+      return expires_at(limit, body.start, body.previous, body.current)
     end,
 
-    book = function(limit, text, now, ask)
-      local window, previous, current, at = common(limit, now), 0, 0, ask.instant
+    debit = function(limit, text, now, ask)
+      local window, previous, current, at = current_window(limit, now), 0, 0, ask.instant
       if text then
-        local mark = text:sub(10, 25)
-        if #text ~= 39 or text:byte() ~= VERSION then
+        local windows = text:sub(10, 25)
+        if #text ~= SIZE or text:byte() ~= VERSION then
           return nil
-        elseif mark == window.mark then
+        elseif windows == window.windows then
           previous, current = struct.unpack('>I7I7', text, 26)
-        elseif mark == window.mark_before then
+        elseif windows == window.windows_before then
           previous = math.min(struct.unpack('>I7', text, 33), limit.count)
         else
           return nil
@@ -112,16 +119,16 @@ do
       local start, previous, current = rolled(limit, body, now)
       local action, cost, at = ask.action, ask.cost, ask.instant
       local outcome, granted, wait = ALLOWED, 0, ZERO
-      -- What has changed in the previous window is weighted too, so this comes before the weight.
+      -- Deltas come first, because those of the previous window are weighted as well.
       if action == DEBIT or action == REFUND then
         if not at or start <= at then
-          current, granted = changed(current, ask)
+          current, granted = apply(current, ask)
         elseif start <= at + limit.period then
-          previous, granted = changed(previous, ask)
+          previous, granted = apply(previous, ask)
         elseif action == DEBIT then
           granted = cost
         end
-      elseif action == FORGET then
+      elseif action == RESET then
         previous, current = 0, 0
       end
       local used = current
@@ -129,7 +136,7 @@ do
         local elapsed = least(now - start, limit.period)
         used = current + plain(scale_up(of(previous), limit.period - elapsed, limit.period))
       end
-      if action ~= DEBIT and action ~= REFUND and action ~= FORGET then
+      if action ~= DEBIT and action ~= REFUND and action ~= RESET then
         local asked
         outcome, granted, asked = admission(limit.count, used, ask)
         current, used = current + granted, used + granted
@@ -137,7 +144,7 @@ do
           wait = passes_at(limit, start, previous, current, limit.count - asked) - now
         end
       end
-      local reset = end_of(limit, start, previous, current) - now
+      local reset = expires_at(limit, start, previous, current) - now
       local decision = counted(limit.count, used, outcome, granted, wait, reset)
       if previous == 0 and current == 0 then
         return decision, nil

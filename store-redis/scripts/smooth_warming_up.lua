@@ -1,29 +1,30 @@
--- Smooth warming up: any cost passes once the last one is paid for, and stored permits mean a cold limiter, which is slow.
+-- Smooth warming up: any cost passes once the last one is paid for, and stored permits mean a cold limiter, which is
+-- slow.
 --
--- limit: count, period, words: warm-up time, cold factor k, and token and excess of the pace
--- body: warmed (idle time that is missing from a cold limiter), free_at (when the next ticket is free), warm_up (the time that
---   warmed was measured against)
+-- limit: count, period, words (the warm-up time, the cold factor k, and token and excess of the rate)
+-- body:  warmed (the idle time until the limiter is cold), free_at (when the next ticket is free), warm_up (the warm-up
+--        time that `warmed` refers to)
 
 do
   local ONE = of(1)
 
-  -- The limiter as of now: idle time has cooled it.
+  -- Returns the limiter as of now, cooled by the idle time.
   local function cooled(limit, body, now)
     if not body then
       return ZERO, now
     end
     local warmed, free_at = body.warmed, body.free_at
     if body.warm_up == ZERO then
-      -- A state that was merged and is only a block.
+      -- Only a block: earlier releases stored that with empty fields.
       warmed = ZERO
     elseif body.warm_up ~= limit.warm_up then
-      -- Another warm-up time scales what is stored.
+      -- A changed warm-up time scales the stored permits.
       warmed = scale_down(least(warmed, body.warm_up), limit.warm_up, body.warm_up)
     end
     return warmed - (now - free_at), most(free_at, now)
   end
 
-  -- The time that taking all of what is stored costs: the area under the curve.
+  -- Returns the time that all stored permits cost: the area under the curve.
   local function price(limit, stored)
     local flat = scale_down(stored, limit.worth, limit.idle)
     local above = stored - limit.threshold
@@ -33,17 +34,17 @@ do
     return flat + scale_down(times(above, limit.steep), above, limit.slope)
   end
 
-  -- Debits permits: from what is stored first, the rest at the stable rate.
+  -- Debits permits: stored ones first, the rest at the stable rate.
   local function spend(limit, warmed, free_at, cost)
     local stored = limit.warm_up - warmed
     if stored == ZERO then
-      -- Without stored permits the ticket moves on the pace's own scale, which does not drift.
+      -- Without stored permits the ticket moves on the scale of the rate, which does not drift.
       local unit = units(limit, free_at)
       if instant_at(limit, unit) < free_at then
-        -- The last ticket may have ended off the scale; rounding it down would give that away.
+        -- The last ticket may end between two units; rounding it down would over-admit.
         unit = unit + ONE
       end
-      -- No unit comes before the instant of its number, so what is past the end of time may stop there.
+      -- The instant of a unit is never before its number, so units may saturate at the end of time.
       unit = least(unit + times(limit.token, of(cost)), END_OF_TIME)
       return warmed, least(instant_at(limit, unit), END_OF_TIME)
     end
@@ -56,12 +57,12 @@ do
     return warmed + taken, least(free_at + time, END_OF_TIME)
   end
 
-  algorithms[11] = {
-    -- One permit is worth period/count * 2(1+k)/(5+k) of idle time, and above warm_up * (1+k)/(5+k) of it the price rises.
+  algorithms[SMOOTH_WARMING_UP] = {
+    -- One permit is worth period/count * 2(1+k)/(5+k) of idle time. Above warm_up * (1+k)/(5+k) of it the price rises.
     set_up = function(limit)
       local words = limit.words
       local k = plain(words[2])
-      set_pace(limit, words[3], words[4])
+      set_rate(limit, words[3], words[4])
       limit.warm_up = words[1]
       limit.worth, limit.idle = of(5 + k), of(2 * (1 + k))
       limit.gain, limit.spread = of(limit.count * (5 + k)), times(limit.period, limit.idle)
@@ -92,17 +93,17 @@ do
         granted = cost
         warmed, free_at = spend(limit, warmed, free_at, cost)
       elseif action == REFUND then
-        -- Only debt can be given back: time that has been waited for is gone.
+        -- Only debt can be refunded, not time that has passed.
         local unit = units(limit, free_at)
         local finish = most(unit - times(limit.token, of(cost)), units(limit, now))
         granted = plain(scale_down(unit - finish, ONE, limit.token))
         free_at = most(instant_at(limit, finish), now)
-      elseif action == FORGET then
+      elseif action == RESET then
         warmed, free_at = ZERO, now
       else
-        local start, patience = free_at - now, action == TAKE and ask.instant or ZERO
-        if patience < start then
-          outcome, wait = DENIED, start - patience
+        local start, max_wait = free_at - now, action == TAKE and ask.instant or ZERO
+        if max_wait < start then
+          outcome, wait = DENIED, start - max_wait
         else
           wait = start
           if cost > 0 and (action == TAKE or action == TAKE_UP_TO) then
@@ -112,7 +113,8 @@ do
         end
       end
       local decision = {
-        outcome = outcome, granted = granted, left = scale_down(limit.warm_up - warmed, limit.gain, limit.spread), minus = false,
+        outcome = outcome, granted = granted,
+        left = scale_down(limit.warm_up - warmed, limit.gain, limit.spread), minus = false,
         wait = wait, reset = least(free_at + warmed, END_OF_TIME) - now,
       }
       if warmed == ZERO and free_at <= now then

@@ -1,39 +1,39 @@
-//! What can go wrong on the way to a server and back.
+//! Failures of calls, and the errors that callers get.
 
 use redis::{RedisError, ServerErrorKind};
-use tollgate_core::{ErrorKind, StoreError};
+use tollgate_core::{ErrorKind, Limit, StoreError};
 
-/// Why a call has no answer.
+/// Why a call has no result.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// It did not leave this process.
+    /// The call was not sent.
     NotSent(StoreError),
-    /// It left, and nobody knows what became of it.
+    /// The call was sent, and its reply was lost: it may have been executed.
     Lost(StoreError),
-    /// The server said that it did not do it.
+    /// The server replied that it did not execute the call.
     Refused(Refusal),
 }
 
-/// What a server says instead of doing it.
+/// An error reply to a call that was not executed.
 #[derive(Clone, Debug)]
 pub(crate) enum Refusal {
-    /// It does not know the script.
+    /// `NOSCRIPT`: the script is not cached.
     NoScript,
-    /// The slot lives elsewhere.
+    /// `MOVED`: another node owns the slot.
     Moved { slot: u16, address: Address },
-    /// The slot is on its way there; ask there, this once.
+    /// `ASK`: the slot is being migrated; this call belongs to the other node.
     Ask { address: Address },
-    /// Some keys of the slot are still on their way.
+    /// `TRYAGAIN`: only some of the call's keys have been migrated.
     TryAgain(StoreError),
-    /// It is a replica, by now or again.
+    /// `READONLY`: the server is a replica.
     ReadOnly(StoreError),
-    /// It is not ready: loading, without its primary, or in a cluster that is down.
+    /// The server is not ready: loading, without its primary, or in a cluster that is down.
     NotReady(StoreError),
-    /// Anything else.
+    /// Any other error.
     Other(StoreError),
 }
 
-/// A server's host and port, as it is reached.
+/// The host and port of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Address {
     pub(crate) host: String,
@@ -51,7 +51,7 @@ impl std::fmt::Display for Address {
 }
 
 impl Fault {
-    /// What the caller is told.
+    /// Converts into the error that the caller gets.
     pub(crate) fn into_error(self) -> StoreError {
         match self {
             Self::NotSent(error) => error,
@@ -64,12 +64,13 @@ impl Fault {
 impl Refusal {
     fn into_error(self) -> StoreError {
         match self {
-            Self::NoScript => unavailable("redis forgets scripts faster than it learns them".to_owned()),
+            Self::NoScript => unavailable("redis keeps flushing its scripts".to_owned()),
             Self::Moved { slot, address } => unavailable(format!(
-                "slot {slot} keeps moving (last to {address}): the cluster is being resharded or its nodes disagree"
+                "too many redirects of slot {slot}, the last one to {address}: the cluster is being resharded, or its \
+                 nodes disagree"
             )),
             Self::Ask { address } => unavailable(format!(
-                "a slot keeps moving (last to {address}): the cluster is being resharded"
+                "too many redirects of a slot, the last one to {address}: the cluster is being resharded"
             )),
             Self::TryAgain(error) | Self::ReadOnly(error) | Self::NotReady(error) | Self::Other(error) => {
                 error
@@ -82,17 +83,17 @@ fn unavailable(message: String) -> StoreError {
     StoreError::new(ErrorKind::Unavailable, message)
 }
 
-/// An error that a connection gave for a call that was sent.
+/// Classifies an error of a call that was sent.
 pub(crate) fn after_sending(error: RedisError, server: &str) -> Fault {
-    let said = |kind, what: &str| {
+    let store_error = |kind, what: &str| {
         let detail = error.detail().unwrap_or_default();
         let code = error.code().unwrap_or_default();
-        let message = format!("redis at {server} {what}: {code} {detail}");
-        StoreError::new(kind, message.trim_end().to_owned())
+        let text = format!("redis at {server} {what}: {code} {detail}");
+        StoreError::new(kind, text.trim_end().to_owned())
     };
     let redis::ErrorKind::Server(kind) = error.kind() else {
         return match error.code() {
-            Some(code) => Fault::Refused(other(code, error.detail(), &said)),
+            Some(code) => Fault::Refused(other(code, error.detail(), &store_error)),
             None => Fault::Lost(broken(error, server)),
         };
     };
@@ -101,71 +102,82 @@ pub(crate) fn after_sending(error: RedisError, server: &str) -> Fault {
         ServerErrorKind::NoScript => Refusal::NoScript,
         ServerErrorKind::Moved => match redirect() {
             Some((address, slot)) => Refusal::Moved { slot, address },
-            None => Refusal::NotReady(said(ErrorKind::Unavailable, "moved a slot, without saying where")),
+            None => Refusal::NotReady(store_error(
+                ErrorKind::Unavailable,
+                "moved a slot and did not report the new address",
+            )),
         },
         ServerErrorKind::Ask => match redirect() {
             Some((address, _)) => Refusal::Ask { address },
-            None => Refusal::NotReady(said(ErrorKind::Unavailable, "is moving a slot, without saying where")),
+            None => Refusal::NotReady(store_error(
+                ErrorKind::Unavailable,
+                "is migrating a slot and did not report the target",
+            )),
         },
         ServerErrorKind::TryAgain => {
-            Refusal::TryAgain(said(ErrorKind::Unavailable, "is moving the keys of a slot"))
+            Refusal::TryAgain(store_error(ErrorKind::Unavailable, "is migrating the keys of a slot"))
         }
         ServerErrorKind::ReadOnly => {
-            Refusal::ReadOnly(said(ErrorKind::Unavailable, "is a replica and takes no writes"))
+            Refusal::ReadOnly(store_error(ErrorKind::Unavailable, "is a replica and does not accept writes"))
         }
         ServerErrorKind::BusyLoading => {
-            Refusal::NotReady(said(ErrorKind::Unavailable, "is still loading its data"))
+            Refusal::NotReady(store_error(ErrorKind::Unavailable, "is still loading its data"))
         }
         ServerErrorKind::ClusterDown => {
-            Refusal::NotReady(said(ErrorKind::Unavailable, "says that its cluster is down"))
+            Refusal::NotReady(store_error(ErrorKind::Unavailable, "reports that its cluster is down"))
         }
         ServerErrorKind::MasterDown => {
-            Refusal::NotReady(said(ErrorKind::Unavailable, "has lost its primary"))
+            Refusal::NotReady(store_error(ErrorKind::Unavailable, "has lost its primary"))
         }
-        ServerErrorKind::CrossSlot => Refusal::Other(said(
+        ServerErrorKind::CrossSlot => Refusal::Other(store_error(
             ErrorKind::Refused,
-            "is a node of a cluster; use redis+cluster:// instead of redis://",
+            "is a cluster node; use redis+cluster:// instead of redis://",
         )),
-        _ => other(error.code().unwrap_or_default(), error.detail(), &said),
+        _ => other(error.code().unwrap_or_default(), error.detail(), &store_error),
     })
 }
 
 const NO_PERMISSION: &str =
-    "does not permit a command or a key that the store needs (the crate's documentation lists them)";
-/// In the place of a state.
-const STRANGER: &str = "value that is not the limiter's own, or of another version; delete that key, or give the store \
-                        a prefix of its own";
+    "denies a command or a key that the store needs (the crate documentation lists them)";
+const FOREIGN_VALUE: &str =
+    "value of another program or another version; delete that key, or configure another prefix";
 
-/// What a code means that the library has no name for.
-fn other(code: &str, detail: Option<&str>, said: &dyn Fn(ErrorKind, &str) -> StoreError) -> Refusal {
+/// Classifies an error by its code, for codes that the client library does not distinguish.
+fn other(code: &str, detail: Option<&str>, store_error: &dyn Fn(ErrorKind, &str) -> StoreError) -> Refusal {
     match code {
-        "OOM" => Refusal::Other(said(ErrorKind::Full, "has no memory left for new state (maxmemory)")),
-        "WRONGTYPE" | "TOLLGATE" => Refusal::Other(said(ErrorKind::Corrupt, &format!("holds a {STRANGER}"))),
-        "NOAUTH" | "WRONGPASS" => Refusal::Other(said(ErrorKind::Refused, "wants other credentials")),
-        "MISCONF" | "NOREPLICAS" => Refusal::NotReady(said(ErrorKind::Unavailable, "refuses writes for now")),
-        "BUSY" => Refusal::NotReady(said(ErrorKind::Unavailable, "is busy with a long script")),
-        code if is_no_permission(code, detail.unwrap_or_default()) => {
-            Refusal::Other(said(ErrorKind::Refused, NO_PERMISSION))
+        "OOM" => Refusal::Other(store_error(ErrorKind::Full, "has no memory for new state (maxmemory)")),
+        "WRONGTYPE" | "TOLLGATE" => {
+            Refusal::Other(store_error(ErrorKind::Corrupt, &format!("holds a {FOREIGN_VALUE}")))
         }
-        _ => Refusal::Other(said(ErrorKind::Internal, "refused")),
+        "NOAUTH" | "WRONGPASS" => Refusal::Other(store_error(ErrorKind::Refused, "rejected the credentials")),
+        "MISCONF" | "NOREPLICAS" => {
+            Refusal::NotReady(store_error(ErrorKind::Unavailable, "does not accept writes at the moment"))
+        }
+        "BUSY" => {
+            Refusal::NotReady(store_error(ErrorKind::Unavailable, "is busy with a long-running script"))
+        }
+        code if is_no_permission(code, detail.unwrap_or_default()) => {
+            Refusal::Other(store_error(ErrorKind::Refused, NO_PERMISSION))
+        }
+        _ => Refusal::Other(store_error(ErrorKind::Internal, "returned an error")),
     }
 }
 
-/// A connection that broke while calls were on their way.
+/// Creates the error for a connection that was closed while a call waited for its reply.
 fn broken(error: RedisError, server: &str) -> StoreError {
-    let message = format!("redis at {server} lost the connection: {error}");
+    let message = format!("the connection to redis at {server} was lost: {error}");
     StoreError::new(ErrorKind::Unavailable, message).with_source(error)
 }
 
-/// A connection that could not be made. `other_wire` says what to use if it was the wrong one of the two.
-pub(crate) fn not_connected(error: RedisError, server: &str, other_wire: &str) -> StoreError {
+/// Creates the error for a connection that could not be opened. `tls_hint` is advice in case TLS is the reason.
+pub(crate) fn not_connected(error: RedisError, server: &str, tls_hint: &str) -> StoreError {
     let reason = error.to_string();
     let (kind, what) = match error.kind() {
         redis::ErrorKind::AuthenticationFailed => {
-            (ErrorKind::Refused, "refused the credentials; check user and password in the URL".to_owned())
+            (ErrorKind::Refused, "rejected the credentials; check user and password in the URL".to_owned())
         }
         redis::ErrorKind::InvalidClientConfig => {
-            (ErrorKind::Refused, "cannot be connected to as configured".to_owned())
+            (ErrorKind::Refused, "cannot be connected to with this configuration".to_owned())
         }
         redis::ErrorKind::Server(ServerErrorKind::BusyLoading | ServerErrorKind::MasterDown) => {
             (ErrorKind::Unavailable, "is not ready".to_owned())
@@ -173,17 +185,17 @@ pub(crate) fn not_connected(error: RedisError, server: &str, other_wire: &str) -
         redis::ErrorKind::Server(_) | redis::ErrorKind::Extension => {
             (ErrorKind::Refused, refused_connection(&error).to_owned())
         }
-        // The library of certificates says it in its text only.
+        // The TLS library reports this only in the text of its error.
         _ if reason.contains("invalid peer certificate") => (
             ErrorKind::Refused,
-            "has a certificate that is not trusted; name the one to trust by Config::root_certificate"
+            "has a certificate that is not trusted; set the root certificate with Config::root_certificate"
                 .to_owned(),
         ),
-        _ if error.is_timeout() => (ErrorKind::Timeout, format!("did not answer in time; if {other_wire}")),
+        _ if error.is_timeout() => (ErrorKind::Timeout, format!("did not answer in time; if {tls_hint}")),
         _ if error.is_connection_refusal() => (ErrorKind::Unavailable, "cannot be reached".to_owned()),
         _ => (
             ErrorKind::Unavailable,
-            format!("ended the connection before it was made; check its maxclients, and if {other_wire}"),
+            format!("closed the connection during the handshake; check its maxclients, and if {tls_hint}"),
         ),
     };
     StoreError::new(kind, format!("redis at {server} {what}: {reason}")).with_source(error)
@@ -191,8 +203,8 @@ pub(crate) fn not_connected(error: RedisError, server: &str, other_wire: &str) -
 
 fn refused_connection(error: &RedisError) -> &'static str {
     match (error.code(), error.detail()) {
-        (Some("NOAUTH"), _) => "wants a password; write user and password in the URL",
-        (Some("WRONGPASS"), _) => "refused the credentials; check user and password in the URL",
+        (Some("NOAUTH"), _) => "requires a password; add user and password to the URL",
+        (Some("WRONGPASS"), _) => "rejected the credentials; check user and password in the URL",
         (_, Some(detail)) if detail.contains("DB index") => {
             "has no such database; use a lower number at the end of the URL"
         }
@@ -200,12 +212,12 @@ fn refused_connection(error: &RedisError) -> &'static str {
     }
 }
 
-/// Whether a user may not do what a script does. Servers before 7.2 have no code for that.
+/// Returns whether an error is a missing permission. Servers before 7.2 have no code for that inside of scripts.
 fn is_no_permission(code: &str, text: &str) -> bool {
     code == "NOPERM" || text.contains("The user executing the script can't")
 }
 
-/// What a script that decides a single charge said of it.
+/// Adds the name of the limit to an error of a script that decides a single charge.
 pub(crate) fn of_charge(error: StoreError, limit: &str) -> StoreError {
     match error.kind() {
         ErrorKind::Corrupt => StoreError::new(ErrorKind::Corrupt, format!("limit `{limit}`: {error}")),
@@ -213,24 +225,30 @@ pub(crate) fn of_charge(error: StoreError, limit: &str) -> StoreError {
     }
 }
 
-/// What a script said of one run of a call: the others went through.
+/// Creates the error for one run of a call, from the script's message. The other runs are not affected.
 pub(crate) fn of_run(message: &str, limit: &str) -> StoreError {
     let (kind, what) = if is_no_permission(message.split(' ').next().unwrap_or_default(), message) {
         (ErrorKind::Refused, format!("redis {NO_PERMISSION}"))
     } else {
-        (ErrorKind::Corrupt, format!("redis holds a {STRANGER}"))
+        (ErrorKind::Corrupt, format!("redis holds a {FOREIGN_VALUE}"))
     };
     StoreError::new(kind, format!("limit `{limit}`: {what}: {message}"))
 }
 
-/// An answer that no script of ours gives.
-pub(crate) fn not_understood(server: &str) -> StoreError {
-    let message = format!("redis at {server} answered in a way that no script of the store does");
+/// Creates the error for a limit whose algorithm this crate does not implement.
+pub(crate) fn unknown_algorithm(limit: &Limit) -> StoreError {
+    let why = format!("the redis store does not implement the algorithm `{}`", limit.kind().name());
+    StoreError::unsupported(limit.name(), &why)
+}
+
+/// Creates the error for a reply that none of this crate's scripts returns.
+pub(crate) fn unexpected_reply(server: &str) -> StoreError {
+    let message = format!("redis at {server} returned an unexpected reply");
     StoreError::new(ErrorKind::Internal, message).with_unknown_effect()
 }
 
 impl Address {
-    /// From `host:port`.
+    /// Parses `host:port`.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);

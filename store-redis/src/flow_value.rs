@@ -1,31 +1,33 @@
-//! How the state of a bucket is stored: three numbers that Lua reads and writes fast. `scripts/flow.lua` says the same.
+//! The stored value of a continuous flow (token bucket, leaky bucket, GCRA, smooth bursty): three doubles, which Lua
+//! reads and writes fast. `scripts/stored_format.lua` documents the format.
 
 use tollgate_core::Time;
 use tollgate_core::store::Tat;
 
-/// Bytes of a stored state.
+/// The size of a stored value in bytes.
 pub(crate) const SIZE: usize = 24;
 const VERSION: u64 = 1;
 
-/// What the scripts call the mark of a limit's numbers: a version and a digest, with room for the rest.
-pub(crate) fn numbers_mark(digest: u16) -> u64 {
+/// Returns the mark of a limit's parameters: the format version and their digest. The low 11 bits are zero; a stored
+/// mark has the nanoseconds and the overdrawn flag there.
+pub(crate) fn parameters_mark(digest: u16) -> u64 {
     VERSION << 27 | u64::from(digest) << 11
 }
 
-/// A double that is exact: everything stored is below 2^53.
+/// Encodes a number below 2^53 as a double, which is exact.
 #[expect(clippy::cast_precision_loss, reason = "below 2^53")]
 pub(crate) fn double(number: u64) -> [u8; 8] {
     (number as f64).to_le_bytes()
 }
 
-/// `None` if it is no whole number below 2^53.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "looked at before")]
+/// Decodes a double. `None` if it is not a whole number below 2^53.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked first")]
 pub(crate) fn whole(bytes: [u8; 8]) -> Option<u64> {
     let number = f64::from_le_bytes(bytes);
     ((0.0..9_007_199_254_740_992.0).contains(&number) && number.fract() == 0.0).then_some(number as u64)
 }
 
-/// The state in a stored value; `None` if another version or program wrote it.
+/// Decodes a stored value. `None` if another version or another program wrote it.
 pub(crate) fn read(value: &[u8; SIZE]) -> Option<Tat> {
     let number = |index: usize| value.as_chunks::<8>().0.get(index).copied().and_then(whole);
     let (micros, mark) = (number(0)?, number(1)?);
@@ -38,11 +40,11 @@ pub(crate) fn read(value: &[u8; SIZE]) -> Option<Tat> {
     Some(Tat { at, overdrawn: mark & 1 == 1, digest })
 }
 
-/// The value of a state. That its key's expiry is not known makes the next check set it.
+/// Encodes a state. The key's expiry is 0 (unknown), so that the next check sets it.
 #[cfg(test)]
 pub(crate) fn write(state: Tat) -> [u8; SIZE] {
     let (micros, nanos) = (state.at.nanos() / 1_000, state.at.nanos() % 1_000);
-    let mark = numbers_mark(state.digest) | nanos << 1 | u64::from(state.overdrawn);
+    let mark = parameters_mark(state.digest) | nanos << 1 | u64::from(state.overdrawn);
     let mut value = [0; SIZE];
     value[..8].copy_from_slice(&double(micros));
     value[8..16].copy_from_slice(&double(mark));
@@ -54,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn values_round_trip() {
         for at in [0, 1, 999, 1_000, 1_790_000_000_123_456_789, Time::MAX.nanos()] {
             for (overdrawn, digest) in [(false, 1), (true, 0xffff)] {
                 let state = Tat { at: Time::from_nanos(at), overdrawn, digest };
@@ -64,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_wrote_is_not_taken_for_a_state() {
+    fn foreign_values_are_rejected() {
         let state = Tat { at: Time::from_nanos(5), overdrawn: false, digest: 7 };
         let mut other = write(state);
         other[8..16].copy_from_slice(&double(2 << 27));

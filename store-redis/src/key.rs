@@ -1,29 +1,29 @@
-//! The names that states have on the server: `prefix:namespace:{entity}:limit~kind`.
+//! Key names: `prefix:namespace:{entity}:limit~kind`.
 //!
-//! The hash tag `{entity}` keeps all limits of one entity in one slot of a cluster. Braces in what users send are
-//! encoded, so nobody can break the tag; everything else stays readable.
+//! The hash tag `{entity}` keeps all limits of one entity in one cluster slot. Braces in user input are encoded, so
+//! that no input can break the tag; everything else stays readable.
 
 use tollgate_core::{Charge, IdempotencyKey, Key, Limit};
 
-/// Where the keys of a store begin.
+/// The key names of a store.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub(crate) struct KeyNames {
     prefix: Vec<u8>,
 }
 
-impl Names {
+impl KeyNames {
     pub(crate) fn new(prefix: &str) -> Self {
         let mut encoded = Vec::new();
         encode(&mut encoded, prefix.as_bytes());
         Self { prefix: encoded }
     }
 
-    /// The state of a charge.
+    /// Returns the key of a charge's state.
     pub(crate) fn state(&self, charge: &Charge<'_>) -> Vec<u8> {
         self.of(charge.limit(), charge.key())
     }
 
-    /// The state of a key under a limit. A limit's algorithm and whether it blocks are part of its identity.
+    /// Returns the key of the state under a limit. The limit's algorithm and whether it blocks are part of the name.
     pub(crate) fn of(&self, limit: &Limit, key: Key<'_>) -> Vec<u8> {
         let mut name = self.entity(key, limit.name().len() + 4);
         name.extend_from_slice(limit.name().as_bytes());
@@ -39,8 +39,8 @@ impl Names {
         name
     }
 
-    /// What is remembered of an operation. It lives beside the states of the entity that it first charges.
-    pub(crate) fn operation(&self, key: Key<'_>, id: IdempotencyKey) -> Vec<u8> {
+    /// Returns the key of an idempotency record. It is in the slot of the first charge's entity.
+    pub(crate) fn idempotency_record(&self, key: Key<'_>, id: IdempotencyKey) -> Vec<u8> {
         let mut name = self.entity(key, 40);
         name.extend_from_slice(format!("op~{:032x}", id.get()).as_bytes());
         name
@@ -57,7 +57,7 @@ impl Names {
         }
         name.push(b'{');
         if entity.is_empty() {
-            // An empty tag is none.
+            // Redis ignores an empty hash tag.
             name.push(b'%');
         }
         encode(&mut name, entity);
@@ -66,7 +66,7 @@ impl Names {
     }
 }
 
-/// Appends `raw` with braces and the escape itself encoded.
+/// Appends `raw` with braces and the escape character encoded.
 fn encode(name: &mut Vec<u8>, raw: &[u8]) {
     for &byte in raw {
         match byte {
@@ -78,12 +78,12 @@ fn encode(name: &mut Vec<u8>, raw: &[u8]) {
     }
 }
 
-/// The slot of a cluster that a key of ours belongs to.
+/// Returns the cluster slot of a key.
 pub(crate) fn slot(name: &[u8]) -> u16 {
     crc16::State::<crc16::XMODEM>::calculate(tag(name)) % 16_384
 }
 
-/// What decides where a key lives: the part in braces.
+/// Returns the hash tag of a key: the part in braces.
 pub(crate) fn tag(name: &[u8]) -> &[u8] {
     let open = name.iter().position(|&byte| byte == b'{');
     let inside = open.map(|open| &name[open + 1..]);
@@ -100,7 +100,7 @@ mod tests {
 
     fn name(namespace: &str, entity: &str) -> Vec<u8> {
         let limit = Limit::per_second(1).build("api").expect("valid");
-        Names::new("tollgate").of(&limit, Key::new(namespace, entity))
+        KeyNames::new("tollgate").of(&limit, Key::new(namespace, entity))
     }
 
     #[test]
@@ -116,7 +116,7 @@ mod tests {
         for namespace in hostile {
             for entity in hostile {
                 let name = name(namespace, entity);
-                assert!(seen.insert(name.clone()), "{namespace:?} {entity:?} meets another");
+                assert!(seen.insert(name.clone()), "{namespace:?} {entity:?} collides with another key");
                 let mut encoded = Vec::new();
                 encode(&mut encoded, entity.as_bytes());
                 let expected = if entity.is_empty() { b"%".to_vec() } else { encoded };
@@ -126,8 +126,8 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_operations_of_one_entity_share_a_slot() {
-        let names = Names::new("tollgate");
+    fn limits_and_idempotency_records_of_one_entity_share_a_slot() {
+        let names = KeyNames::new("tollgate");
         let (api, login) = (
             Limit::per_second(1).build("api").expect("valid"),
             Limit::per_minute(5)
@@ -137,14 +137,18 @@ mod tests {
                 .expect("valid"),
         );
         let key = Key::new("shop", "{a}b");
-        let all = [names.of(&api, key), names.of(&login, key), names.operation(key, IdempotencyKey::new(7))];
+        let all = [
+            names.of(&api, key),
+            names.of(&login, key),
+            names.idempotency_record(key, IdempotencyKey::new(7)),
+        ];
         assert!(all[1].ends_with(b":login~6b"));
         assert!(all.iter().all(|name| slot(name) == slot(&all[0])));
     }
 
     #[test]
-    fn slots_are_those_of_redis() {
-        // CLUSTER KEYSLOT on a real server.
+    fn slots_equal_those_of_redis() {
+        // As returned by CLUSTER KEYSLOT.
         assert_eq!(slot(b"123456789"), 12_739);
         assert_eq!(slot(b"tollgate:{user:42}:api~1"), slot(b"user:42"));
     }

@@ -1,4 +1,6 @@
-//! Tollgate's store on Redis: every algorithm in one atomic round trip.
+//! Distributed rate limiting on Redis: a [`Store`](tollgate_core::store::Store) for Tollgate that runs every algorithm
+//! (token bucket, GCRA, leaky bucket, fixed and sliding windows, concurrency limits) as an atomic Lua script, in one
+//! round trip, on a single server, behind Sentinel, on Redis Cluster or over client-side shards.
 //!
 //! ```no_run
 //! use tollgate_core::{Limit, Limiter};
@@ -8,72 +10,88 @@
 //! let limiter = Limiter::new(RedisStore::connect("redis://127.0.0.1").await?);
 //! let api = Limit::per_second(50).burst(100).build("api")?;
 //! if limiter.check(&api, "user:42").await?.is_denied() {
-//!     // too many
+//!     // Respond with 429 Too Many Requests.
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! [`Config`] says which URLs there are: one server, Sentinel, Cluster, client-side shards.
+//! [`Config`] documents the URL forms, timeouts and other options. [`RedisStore::stats`] returns counters for
+//! monitoring.
 //!
-//! # What to rely on
+//! # Guarantees
 //!
-//! - **One script call per request**, whatever the number of its charges, and one per batch and server. The server's own
-//!   clock decides, so the clocks of a fleet need not agree.
-//! - **Atomic**: on one server, and behind Sentinel, any request is a single step. In a cluster and over shards that is
-//!   so for all limits of one entity; a request over several entities is kept all or nothing by giving back.
-//! - **Nothing is executed twice.** A call that may have been executed is sent again only under its
-//!   [operation id](tollgate_core::IdempotencyKey); otherwise its error says that it may have taken effect.
-//! - **What a server forgets is forgotten**: after a restart without persistence, or a failover to a replica that had not
-//!   heard of the last writes, decisions are right for the state that the server has.
-//! - **State goes by itself**: every key has a time-to-live, the time until it equals a fresh state plus a margin.
+//! - **One script call per request**, regardless of the number of charges, and one per batch and server. The server's
+//!   clock decides, so the clocks of the clients need not agree.
+//! - **Atomicity**: on a single server and behind Sentinel, every request is one atomic step. In a cluster and over
+//!   shards, a request on the limits of one entity is one atomic step; a request across entities is all or nothing by
+//!   compensating refunds.
+//! - **No call is executed twice.** A call that may have been executed is sent again only if it has an
+//!   [idempotency key](tollgate_core::IdempotencyKey) or is a peek. Otherwise its error reports that the call may have
+//!   taken effect.
+//! - **Lost data is lost state**: after a restart without persistence, or after a failover to a replica that lacks the
+//!   last writes, decisions follow from the state that the server has.
+//! - **All keys expire**: every key has a time-to-live, the time until its state equals a fresh one plus a margin.
 //!
-//! # What the server needs
+//! # Server requirements
 //!
-//! Redis 6 or newer; tested on 7.0. A user with rights on `~tollgate:*` (or another [prefix](Config::prefix)) and these
-//! commands:
+//! Redis 6 or newer; tested on 7.0. The user needs access to the keys `~tollgate:*` (or another
+//! [prefix](Config::prefix)) and these commands:
 //!
 //! ```text
 //! +evalsha +eval +time +get +mget +set +psetex +del +unlink +pexpire +getrange +setrange
 //! +zadd +zrem +zrange +zrangebylex +zcard
 //! ```
 //!
-//! With `+ping +unwatch` a connection that is in doubt is kept if it turns out to be good; without, it is replaced. For a
-//! database other than 0 also `+select`, for clusters `+cluster|slots +asking`, behind Sentinel
-//! and for shards with replicas `+role`.
+//! With `+ping +unwatch`, the store checks a suspect connection and keeps it if it still works; without them, it opens
+//! a new one. A database other than 0 also needs `+select`, a cluster `+cluster|slots +asking`, Sentinel and shards
+//! with replicas `+role`.
 //!
-//! It must not evict keys that still count: `maxmemory-policy noeviction`, or `volatile-ttl` if memory is short.
+//! Redis must not evict keys that are still in use: set `maxmemory-policy noeviction`, or `volatile-ttl` if memory is
+//! short.
 //!
-//! While a slot of a cluster moves, its node refuses calls with several keys of which some are not there (`TRYAGAIN`).
-//! The store sends them again until their deadline; plain checks of one limit go on.
+//! While a cluster migrates a slot, its node rejects calls with several keys of which some are missing (`TRYAGAIN`).
+//! The store repeats them until their deadline. Checks of a single limit are not affected.
 //!
 //! # Layout
 //!
-//! - `config`, `url`: what users say; `store`: the seam
-//! - `take`, `decide`: requests to script calls and back; `scripts/*.lua`: what runs on the server
-//! - `spread`: requests over several places; `snapshot`: export and merge; `exchange`: booking and export in one call
-//! - `topology`: which server a key lives on; `server`, `lane`: its connections; `error`: what goes wrong there
-//! - `key`, `script`, `call`, `reply`, `plain`, `flow_value`, `settings`: what these are made of
+//! - `config`, `url`: configuration and URL forms; `store`: the [`Store`](tollgate_core::store::Store) implementation;
+//!   `stats`: counters
+//! - `decide`: encodes requests for `decide.lua` and decodes its replies; `bucket_takes`: the same for plain takes from
+//!   buckets, which have faster scripts; `deltas`: applies deltas and exports the states in one call
+//! - `places`: requests across several servers or slots; `snapshot`: export
+//! - `topology`: routes calls to servers and retries them; `server`, `connection`: shared connections; `error`:
+//!   failures
+//! - `script`, `script_call`, `stored_form`, `bucket`, `flow_value`, `key`, `reader`, `timing`: the parts of these
+//! - `scripts/*.lua`: the scripts
 
-mod call;
+mod bucket;
+mod bucket_takes;
 mod config;
+mod connection;
 mod decide;
+mod deltas;
 mod error;
-mod exchange;
 mod flow_value;
 mod key;
-mod lane;
 mod places;
-mod plain;
-mod reply;
+mod reader;
 mod script;
+mod script_call;
 mod server;
-mod settings;
 mod snapshot;
+mod stats;
 mod store;
-mod take;
+mod stored_form;
+mod timing;
 mod topology;
 mod url;
 
 pub use config::Config;
+pub use stats::Stats;
 pub use store::RedisStore;
+
+/// Compiles the example of the README.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

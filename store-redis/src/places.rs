@@ -1,11 +1,12 @@
-//! Requests whose charges live on several servers or slots: what core's `store::Places` asks of this store.
+//! Requests whose charges live on several servers or slots: the [`Places`] implementation.
 
 use tollgate_core::store::{Part, Places, Run, RunVerdict};
 use tollgate_core::{Charge, ErrorKind, IdempotencyKey, Key, Request, StoreError, Time, Verdict};
 
-use crate::call::Call;
 use crate::script;
-use crate::store::{Inner, MOST_CHARGES};
+use crate::script_call::ScriptCall;
+use crate::store::{Inner, MAX_CHARGES};
+use crate::stored_form::StoredForm;
 use crate::topology::Place;
 
 impl Places for Inner {
@@ -20,14 +21,15 @@ impl Places for Inner {
 
     fn check_run(&self, run: &Run<'_>) -> Result<(), StoreError> {
         let charges = run.request().charges();
-        if charges.len() > MOST_CHARGES - 1 {
+        if charges.len() > MAX_CHARGES - 1 {
             let why = format!(
-                "{} charges in one request are too many for one step on redis; use at most {}",
+                "{} charges in one request are too many for one script call; use at most {}",
                 charges.len(),
-                MOST_CHARGES - 1
+                MAX_CHARGES - 1
             );
             return Err(StoreError::new(ErrorKind::Unsupported, why));
         }
+        charges.iter().try_for_each(|charge| StoredForm::of(charge.limit()).map(drop))?;
         run.request().supported()
     }
 
@@ -48,27 +50,33 @@ impl Places for Inner {
         now: Time,
     ) -> Result<Option<Verdict>, StoreError> {
         if let (Some(key), Some(first)) = (key, part.charges.first())
-            && !disown(self, part.place, first.key(), key).await?
+            && !delete_record(self, part.place, first.key(), key).await?
         {
             return Ok(None);
         }
-        // With a key of its own, so that a lost answer can be asked for again.
+        // With an idempotency key of its own, so that the refund can be repeated if its reply is lost.
         let request = Request::new(charges).with_idempotency_key(IdempotencyKey::unique());
         let mut results = self.decide_at(part.place, &[Run::new(request, 1)], now).await;
         let verdict = results.pop().transpose()?.and_then(|run| run.into_verdicts().pop());
-        Ok(verdict)
+        let missing = || StoreError::new(ErrorKind::Internal, "redis returned no verdict for a refund");
+        verdict.map(Some).ok_or_else(missing)
     }
 }
 
 /// Deletes the record of an idempotency key. Returns whether there was one.
-async fn disown(inner: &Inner, place: Place, key: Key<'_>, id: IdempotencyKey) -> Result<bool, StoreError> {
-    let call = Call {
-        script: script::disown(),
-        keys: vec![inner.names.operation(key, id)],
+async fn delete_record(
+    inner: &Inner,
+    place: Place,
+    key: Key<'_>,
+    idempotency_key: IdempotencyKey,
+) -> Result<bool, StoreError> {
+    let call = ScriptCall {
+        script: script::delete_record(),
+        keys: vec![inner.names.idempotency_record(key, idempotency_key)],
         arguments: Vec::new(),
-        // A call whose answer is lost may have deleted it, and nobody else refunds it then.
+        // If the reply is lost, the record may be deleted, and a repetition would not refund.
         repeatable: false,
     };
-    let answer = inner.topology.run(place, &call, inner.deadline()).await?;
-    Ok(answer.bytes()? == b"1")
+    let reply = inner.topology.run(place, &call, inner.deadline()).await?;
+    Ok(reply.bytes()? == b"1")
 }

@@ -1,11 +1,11 @@
-//! The scripts, put together from the files in `scripts/`: what a call needs and nothing else, because a server
-//! makes every function of a script anew each time it runs it.
+//! The scripts, assembled from the files in `scripts/`. A script contains only the files that a call needs, because a
+//! server creates every function of a script anew each time it runs it.
 
 use std::sync::OnceLock;
 
 use tollgate_core::AlgorithmKind;
 
-/// A script and the name that a server knows it by.
+/// A script and its SHA-1 digest.
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) text: String,
@@ -20,12 +20,17 @@ impl Script {
     }
 }
 
-const NUMBER: &str = include_str!("../scripts/number.lua");
-const TERMS: &str = include_str!("../scripts/terms.lua");
-const PACE: &str = include_str!("../scripts/pace.lua");
+/// The files that every general script starts with.
+const GENERAL: [&str; 5] = [
+    include_str!("../scripts/stored_format.lua"),
+    include_str!("../scripts/instant.lua"),
+    include_str!("../scripts/wide.lua"),
+    include_str!("../scripts/algorithm.lua"),
+    include_str!("../scripts/rate.lua"),
+];
 const DECIDE: &str = include_str!("../scripts/decide.lua");
 
-/// The files of the algorithms, each with the kinds that it decides.
+/// The files of the algorithms, each with the algorithms that it implements.
 const ALGORITHMS: [(&str, &[AlgorithmKind]); 8] = [
     (
         include_str!("../scripts/flow.lua"),
@@ -46,11 +51,11 @@ const ALGORITHMS: [(&str, &[AlgorithmKind]); 8] = [
     (include_str!("../scripts/concurrency.lua"), &[AlgorithmKind::Concurrency]),
 ];
 
-/// Which files a call needs, one bit each.
+/// The algorithm files that a call needs, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Needs(u8);
+pub(crate) struct AlgorithmFiles(u8);
 
-impl Needs {
+impl AlgorithmFiles {
     pub(crate) fn add(&mut self, kind: AlgorithmKind) {
         for (bit, (_, kinds)) in ALGORITHMS.iter().enumerate() {
             self.0 |= u8::from(kinds.contains(&kind)) << bit;
@@ -58,16 +63,16 @@ impl Needs {
     }
 }
 
-/// The script that decides anything that consists of those algorithms.
-pub(crate) fn decide(needs: Needs) -> &'static Script {
+/// Returns the general script with these algorithms.
+pub(crate) fn decide(files: AlgorithmFiles) -> &'static Script {
     static SCRIPTS: [OnceLock<Script>; 256] = [const { OnceLock::new() }; 256];
-    SCRIPTS[usize::from(needs.0)].get_or_init(|| {
-        let mut parts = vec![NUMBER, TERMS, PACE];
+    SCRIPTS[usize::from(files.0)].get_or_init(|| {
+        let mut parts = GENERAL.to_vec();
         parts.extend(
             ALGORITHMS
                 .iter()
                 .enumerate()
-                .filter(|(bit, _)| needs.0 & 1 << bit != 0)
+                .filter(|(bit, _)| files.0 & 1 << bit != 0)
                 .map(|(_, (text, _))| *text),
         );
         parts.push(DECIDE);
@@ -75,7 +80,7 @@ pub(crate) fn decide(needs: Needs) -> &'static Script {
     })
 }
 
-/// Scripts that consist of always the same files.
+/// Defines scripts that always consist of the same files.
 macro_rules! scripts {
     ($($(#[$doc:meta])* $name:ident = $($file:literal),+;)*) => {$(
         $(#[$doc])*
@@ -87,14 +92,14 @@ macro_rules! scripts {
 }
 
 scripts! {
-    /// The script for a single take from a bucket.
-    check = "../scripts/check.lua";
-    /// The script for plain takes from buckets.
-    take = "../scripts/loss.lua", "../scripts/take.lua";
-    /// The script that books debits on buckets, and tells what is there.
-    book = "../scripts/loss.lua", "../scripts/book.lua";
-    /// The script that reads a state as it is.
-    export = "../scripts/export.lua";
-    /// The script that forgets an operation.
-    disown = "../scripts/disown.lua";
+    /// Returns the script for a single plain take from a bucket.
+    bucket_check = "../scripts/stored_format.lua", "../scripts/bucket_check.lua";
+    /// Returns the script for plain takes from buckets.
+    bucket_takes = "../scripts/stored_format.lua", "../scripts/bucket.lua", "../scripts/bucket_takes.lua";
+    /// Returns the script that applies debits to buckets and returns their states.
+    bucket_debits = "../scripts/stored_format.lua", "../scripts/bucket.lua", "../scripts/bucket_debits.lua";
+    /// Returns the script that reads a stored state.
+    export = "../scripts/instant.lua", "../scripts/export.lua";
+    /// Returns the script that deletes an idempotency record.
+    delete_record = "../scripts/delete_record.lua";
 }

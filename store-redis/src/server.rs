@@ -1,148 +1,210 @@
-//! One server: a few connections that all callers share, and scripts called over them.
+//! One server: a few shared connections, and the commands sent over them.
 //!
-//! A connection carries any number of calls at once, so a thousand callers need no more of them than one.
+//! Connections multiplex calls, so a thousand callers need no more connections than one.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use deadpool_redis::{Manager, Pool, Runtime, Timeouts};
+use deadpool_redis::{Hook, Manager, Pool, Runtime, Timeouts};
 use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, PushInfo, PushKind, Value};
 use tokio::time::{Instant, timeout_at};
 use tollgate_core::{ErrorKind, StoreError};
 
-use crate::call::Call;
-use crate::config::Connections;
+use crate::connection::{Backoff, SharedConnection};
 use crate::error::{self, Fault};
-use crate::lane::Lane;
+use crate::script_call::ScriptCall;
+use crate::stats::{Counter, Counters};
+
+/// How connections are opened.
+#[derive(Clone, Debug)]
+pub(crate) struct ConnectionOptions {
+    pub(crate) per_server: usize,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) backoff: Backoff,
+}
+
+/// What every server of a store is created with.
+#[derive(Clone, Debug)]
+pub(crate) struct Connector {
+    options: ConnectionOptions,
+    counters: Arc<Counters>,
+}
+
+impl Connector {
+    pub(crate) fn new(options: ConnectionOptions) -> Self {
+        Self { options, counters: Arc::default() }
+    }
+
+    pub(crate) fn counters(&self) -> &Arc<Counters> {
+        &self.counters
+    }
+
+    /// Returns the deadline of a command that finds the servers.
+    pub(crate) fn query_deadline(&self) -> Instant {
+        now() + self.options.connect_timeout
+    }
+}
 
 /// One server.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// How errors call it: no credentials.
+    /// The address, for error messages. Contains no credentials.
     name: String,
-    lanes: Vec<Arc<Lane>>,
+    connections: Vec<Arc<SharedConnection>>,
     next: AtomicUsize,
+    counters: Arc<Counters>,
 }
 
 impl Server {
-    pub(crate) fn new(info: ConnectionInfo, connections: &Connections) -> Result<Self, StoreError> {
+    pub(crate) fn new(info: ConnectionInfo, connector: &Connector) -> Result<Self, StoreError> {
+        let Connector { options, counters } = connector;
         let name = info.addr().to_string();
-        let other_wire = match info.addr() {
-            ConnectionAddr::TcpTls { .. } => "it does not speak TLS, use redis:// instead of rediss://",
-            _ => "it speaks TLS, use rediss:// instead of redis://",
+        let tls_hint = match info.addr() {
+            ConnectionAddr::TcpTls { .. } => "the server does not use TLS, use redis:// instead of rediss://",
+            _ => "the server requires TLS, use rediss:// instead of redis://",
         };
         let disconnects = Arc::new(AtomicU64::new(0));
-        let count = Arc::clone(&disconnects);
+        let disconnected = Arc::clone(&disconnects);
         let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(connections.connect_timeout))
+            .set_connection_timeout(Some(options.connect_timeout))
             // Each call has its own deadline.
             .set_response_timeout(None)
             .set_push_sender(move |push: PushInfo| {
                 if push.kind == PushKind::Disconnection {
-                    count.fetch_add(1, Ordering::Relaxed);
+                    disconnected.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok::<(), redis::aio::SendError>(())
             });
         let refused = |problem: String| {
-            StoreError::new(ErrorKind::Refused, format!("redis at {name} cannot be connected to: {problem}"))
+            StoreError::new(ErrorKind::Refused, format!("cannot connect to redis at {name}: {problem}"))
         };
         let manager = Manager::new_with_config(info, config).map_err(|error| refused(error.to_string()))?;
+        let opened = Arc::clone(counters);
         let pool = Pool::builder(manager)
-            .max_size(connections.size.max(1))
+            .max_size(options.per_server.max(1))
             .runtime(Runtime::Tokio1)
             .timeouts(Timeouts {
-                wait: Some(connections.connect_timeout),
-                create: Some(connections.connect_timeout),
-                recycle: Some(connections.connect_timeout),
+                wait: Some(options.connect_timeout),
+                create: Some(options.connect_timeout),
+                recycle: Some(options.connect_timeout),
             })
+            .post_create(Hook::sync_fn(move |_, _| {
+                opened.connections_opened.increment();
+                Ok(())
+            }))
             .build()
             .map_err(|error| refused(error.to_string()))?;
-        let lanes = (0..connections.size.max(1))
-            .map(|_| {
-                let (pool, disconnects) = (pool.clone(), Arc::clone(&disconnects));
-                Arc::new(Lane::new(name.clone(), other_wire, pool, disconnects, connections.backoff))
-            })
-            .collect();
-        Ok(Self { name, lanes, next: AtomicUsize::new(0) })
+        let connection = || {
+            let connection = SharedConnection::new(
+                name.clone(),
+                tls_hint,
+                pool.clone(),
+                Arc::clone(&disconnects),
+                options.backoff,
+                Arc::clone(counters),
+            );
+            Arc::new(connection)
+        };
+        let connections = std::iter::repeat_with(connection).take(options.per_server.max(1)).collect();
+        Ok(Self { name, connections, next: AtomicUsize::new(0), counters: Arc::clone(counters) })
     }
 
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Connects, if nobody has yet.
+    /// Opens a connection if there is none.
     pub(crate) async fn connect(&self, deadline: Instant) -> Result<(), Fault> {
-        self.lane().connection(deadline).await.map(drop)
+        self.connection().get(deadline).await.map(drop)
     }
 
-    /// Runs a script. The server learns its text when it does not know it yet.
-    pub(crate) async fn run(&self, call: &Call, asking: bool, deadline: Instant) -> Result<Value, Fault> {
-        match self.send(&call.by_name(), asking, deadline).await {
+    /// Runs a script. Sends its text if the server does not have it cached.
+    pub(crate) async fn run(
+        &self,
+        call: &ScriptCall,
+        asking: bool,
+        deadline: Instant,
+    ) -> Result<Value, Fault> {
+        let counters = &self.counters;
+        match self.send(&call.evalsha(), asking, deadline, &counters.calls).await {
             Err(Fault::Refused(error::Refusal::NoScript)) => {
-                self.send(&call.by_text(), asking, deadline).await
+                self.send(&call.eval(), asking, deadline, &counters.script_loads).await
             }
-            answer => answer,
+            reply => reply,
         }
     }
 
-    /// Sends a command and waits for its answer, but not longer than until `deadline`.
-    pub(crate) async fn send(&self, command: &Cmd, asking: bool, deadline: Instant) -> Result<Value, Fault> {
-        let lane = self.lane();
-        let (mut connection, mark) = lane.connection(deadline).await?;
+    /// Sends a command that finds the servers.
+    pub(crate) async fn query(&self, command: &Cmd, deadline: Instant) -> Result<Value, Fault> {
+        self.send(command, false, deadline, &self.counters.topology_queries).await
+    }
+
+    /// Sends a command and waits for its reply until `deadline`. Increments `sent` once it is sent.
+    async fn send(
+        &self,
+        command: &Cmd,
+        asking: bool,
+        deadline: Instant,
+        sent: &Counter,
+    ) -> Result<Value, Fault> {
+        let shared = self.connection();
+        let (mut connection, id) = shared.get(deadline).await?;
         if now() >= deadline {
-            let message = format!("redis at {} was not asked: no time was left", self.name);
+            let message = format!("no time left to call redis at {}", self.name);
             return Err(Fault::NotSent(StoreError::new(ErrorKind::Timeout, message)));
         }
-        let sending = lane.sending(mark);
-        let answer = async {
+        let in_flight = shared.start(id);
+        sent.increment();
+        let reply = async {
             if !asking {
                 return connection.send_packed_command(command).await;
             }
-            // In one piece, so that nobody else's command comes in between.
+            // As one pipeline, so that no other command comes in between.
             let mut both = redis::Pipeline::with_capacity(2);
             both.cmd("ASKING").add_command(command.clone());
-            // As values: an error of the whole would not say where it redirects to.
-            let mut answers = connection.send_packed_commands(&both, 0, 2).await?;
-            Ok(answers.pop().unwrap_or(Value::Nil))
+            // As values: an error of the pipeline would not contain the address of a redirect.
+            let mut replies = connection.send_packed_commands(&both, 0, 2).await?;
+            Ok(replies.pop().unwrap_or(Value::Nil))
         };
-        let answer = match timeout_at(deadline, answer).await {
+        let reply = match timeout_at(deadline, reply).await {
             Ok(Ok(value)) => value.extract_error(),
             Ok(Err(error)) => Err(error),
             Err(_) => {
-                sending.lost();
-                return Err(Fault::Lost(self.too_late()));
+                in_flight.lost();
+                return Err(Fault::Lost(self.timed_out()));
             }
         };
-        let answer = answer.map_err(|error| error::after_sending(error, &self.name));
-        match &answer {
-            Err(Fault::Lost(_)) => sending.lost(),
-            Err(Fault::Refused(error::Refusal::ReadOnly(_))) => sending.answered_by_a_replica(),
-            _ => sending.answered(),
+        let reply = reply.map_err(|error| error::after_sending(error, &self.name));
+        match &reply {
+            Err(Fault::Lost(_)) => in_flight.lost(),
+            Err(Fault::Refused(error::Refusal::ReadOnly(_))) => in_flight.answered_by_replica(),
+            Ok(_) | Err(Fault::NotSent(_) | Fault::Refused(_)) => in_flight.answered(),
         }
-        answer
+        reply
     }
 
-    fn too_late(&self) -> StoreError {
+    fn timed_out(&self) -> StoreError {
         StoreError::new(ErrorKind::Timeout, format!("redis at {} did not answer in time", self.name))
     }
 
-    fn lane(&self) -> &Arc<Lane> {
-        match &self.lanes[..] {
+    /// Returns the next connection, round robin.
+    fn connection(&self) -> &Arc<SharedConnection> {
+        match &self.connections[..] {
             [only] => only,
-            lanes => &lanes[self.next.fetch_add(1, Ordering::Relaxed) % lanes.len()],
+            all => &all[self.next.fetch_add(1, Ordering::Relaxed) % all.len()],
         }
     }
 }
 
-/// The instant for deadlines and back-off, which are about this process and not about limits.
-#[expect(clippy::disallowed_methods, reason = "deadlines of calls are real time, whatever clock decides")]
+/// Returns the current instant for deadlines and backoff, which are unrelated to the clock that decides.
+#[expect(clippy::disallowed_methods, reason = "deadlines of calls are real time, whichever clock decides")]
 pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// The instant after a span, however long somebody has made that.
+/// Returns the instant after a span of any length, without overflow.
 pub(crate) fn in_future(span: Duration) -> Instant {
-    const LONG: Duration = Duration::from_secs(30 * 365 * 86_400);
-    now() + span.min(LONG)
+    const LONGEST: Duration = Duration::from_secs(30 * 365 * 86_400);
+    now() + span.min(LONGEST)
 }

@@ -1,16 +1,17 @@
-//! Stored states, read from a server as the words of a snapshot.
+//! Exports stored states as snapshots.
 
 use tollgate_core::store::{Export, Snapshot, State};
 use tollgate_core::{AlgorithmKind, Key, Limit, StoreError, Time};
 
-use crate::call::Call;
 use crate::error;
 use crate::flow_value;
-use crate::reply::Reply;
+use crate::reader::Reader;
 use crate::script;
+use crate::script_call::ScriptCall;
 use crate::store::Inner;
+use crate::stored_form::StoredForm;
 
-/// The version of what is stored, in its first byte.
+/// The version of the stored format, in the first byte of a value. The same as in `stored_format.lua`.
 const VERSION: u8 = 1;
 
 pub(crate) async fn export(
@@ -21,58 +22,58 @@ pub(crate) async fn export(
 ) -> Result<Export, StoreError> {
     let name = inner.names.of(limit, key);
     let place = inner.topology.place(&name);
-    let is_set = limit.kind() == AlgorithmKind::Concurrency;
+    let is_set = StoredForm::of(limit)? == StoredForm::Leases;
     let arguments = vec![if is_set { b"1".to_vec() } else { b"0".to_vec() }];
-    let call = Call { script: script::export(), keys: vec![name], arguments, repeatable: true };
-    let answer = inner.topology.run(place, &call, inner.deadline()).await?;
-    let bytes = answer.bytes()?;
-    let time = Reply::new(bytes).time().ok_or_else(|| error::not_understood(answer.server()))?;
-    let at = inner.settings.counts(now).unwrap_or(time);
+    let call = ScriptCall { script: script::export(), keys: vec![name], arguments, repeatable: true };
+    let reply = inner.topology.run(place, &call, inner.deadline()).await?;
+    let bytes = reply.bytes()?;
+    let time = Reader::new(bytes).time().ok_or_else(|| error::unexpected_reply(reply.server()))?;
+    let at = inner.timing.caller_time(now).unwrap_or(time);
     let raw = &bytes[8..];
     if raw.is_empty() {
         return Ok(Export { state: None, at });
     }
-    let corrupt = || error::of_run("it cannot be read", limit.name());
+    let corrupt = || error::of_run("the value cannot be decoded", limit.name());
     let (words, fresh_at) = words(limit, raw).ok_or_else(corrupt)?;
     let state = (fresh_at > at).then(|| Snapshot::from_parts(Snapshot::VERSION, limit.kind(), words));
     Ok(Export { state, at })
 }
 
-/// The words of a stored state, and from when on it equals a fresh one.
+/// Decodes a stored state into the words of a snapshot, and the instant from which on it equals a fresh one. `None` if
+/// another version or another program wrote it.
 pub(crate) fn words(limit: &Limit, raw: &[u8]) -> Option<(Vec<u64>, Time)> {
-    match limit.kind() {
-        AlgorithmKind::Concurrency => lease_words(raw),
-        AlgorithmKind::SlidingLog => log_words(raw),
-        kind if kind.is_flow() => flow_words(limit, raw),
-        _ => value_words(limit, raw),
+    match StoredForm::of(limit).ok()? {
+        StoredForm::Flow => flow_words(limit, raw),
+        StoredForm::Fields => field_words(limit, raw),
+        StoredForm::Log => log_words(raw),
+        StoredForm::Leases => lease_words(raw),
     }
 }
 
-fn value_words(limit: &Limit, raw: &[u8]) -> Option<(Vec<u64>, Time)> {
-    let mut value = Reply::new(raw);
-    if value.byte()? != VERSION {
+fn field_words(limit: &Limit, raw: &[u8]) -> Option<(Vec<u64>, Time)> {
+    let mut value = Reader::new(raw);
+    if value.u8()? != VERSION {
         return None;
     }
     let fresh_at = value.time()?;
-    let (mut blocked, mut there) = (0, true);
+    let (mut blocked, mut has_fields) = (0, true);
     if limit.block_time().is_some() {
-        blocked = value.word()?;
-        there = value.byte()? != 0;
+        blocked = value.u64()?;
+        has_fields = value.u8()? != 0;
     }
-    if !there {
-        // A block and nothing else.
+    if !has_fields {
+        // Only a block.
         let mut words = State::default().snapshot(limit).words().to_vec();
         *words.last_mut()? = blocked;
         return Some((words, Time::from_nanos(blocked)));
     }
     let mut words = match limit.kind() {
-        AlgorithmKind::FixedWindow => vec![value.word()?, value.count()?],
-        AlgorithmKind::IntervalBucket => vec![value.count()?, value.word()?, value.byte()?.into()],
-        AlgorithmKind::SlidingWindow => vec![value.word()?, value.word()?, value.count()?, value.count()?],
-        AlgorithmKind::SmoothWarmingUp => vec![value.word()?, value.word()?, value.word()?],
+        AlgorithmKind::FixedWindow => vec![value.u64()?, value.count()?],
+        AlgorithmKind::IntervalBucket => vec![value.count()?, value.u64()?, value.u8()?.into()],
+        AlgorithmKind::SlidingWindow => vec![value.u64()?, value.u64()?, value.count()?, value.count()?],
+        AlgorithmKind::SmoothWarmingUp => vec![value.u64()?, value.u64()?, value.u64()?],
         AlgorithmKind::SlidingCounter => {
-            let (period, newest, parts, length) =
-                (value.word()?, value.word()?, value.short()?, value.short()?);
+            let (period, newest, parts, length) = (value.u64()?, value.u64()?, value.u16()?, value.u16()?);
             let mut words = vec![period, newest];
             for _ in 0..length {
                 words.push(value.count()?);
@@ -87,24 +88,24 @@ fn value_words(limit: &Limit, raw: &[u8]) -> Option<(Vec<u64>, Time)> {
 }
 
 fn flow_words(limit: &Limit, raw: &[u8]) -> Option<(Vec<u64>, Time)> {
-    let mut value = Reply::new(raw);
+    let mut value = Reader::new(raw);
     let state = flow_value::read(value.array()?)?;
-    let blocked = if limit.block_time().is_some() { value.word()? } else { 0 };
+    let blocked = if limit.block_time().is_some() { value.u64()? } else { 0 };
     let words = vec![state.at.nanos(), state.overdrawn.into(), state.digest.into(), blocked];
     value.is_empty().then_some((words, state.at.max(Time::from_nanos(blocked))))
 }
 
 fn log_words(raw: &[u8]) -> Option<(Vec<u64>, Time)> {
-    let mut value = Reply::new(raw);
-    if value.byte()? != VERSION {
+    let mut value = Reader::new(raw);
+    if value.u8()? != VERSION {
         return None;
     }
-    let (fresh_at, blocked, past, count) = (value.time()?, value.word()?, value.number()?, value.number()?);
-    let (newest, sum, mut before) = (value.word()?, value.count()?, value.count()?);
-    value.byte()?;
+    let (fresh_at, blocked, past, count) = (value.time()?, value.u64()?, value.u32()?, value.u32()?);
+    let (newest, sum, mut before) = (value.u64()?, value.count()?, value.count()?);
+    value.u8()?;
     let mut words = Vec::new();
     for index in 1..u64::from(past) + u64::from(count) {
-        let (at, sum) = (value.word()?, value.count()?);
+        let (at, sum) = (value.u64()?, value.count()?);
         if index > past.into() {
             words.extend([at, sum.checked_sub(before)?]);
             before = sum;
@@ -114,25 +115,25 @@ fn log_words(raw: &[u8]) -> Option<(Vec<u64>, Time)> {
         words.extend([newest, sum.checked_sub(before)?]);
     }
     words.push(blocked);
-    // Entries that were taken back may have left bytes behind.
+    // Refunded entries may have left bytes at the end.
     Some((words, fresh_at))
 }
 
 fn lease_words(raw: &[u8]) -> Option<(Vec<u64>, Time)> {
-    let mut value = Reply::new(raw);
+    let mut value = Reader::new(raw);
     let (mut words, mut head) = (Vec::new(), None);
     while !value.is_empty() {
-        let length = value.short()?;
-        let mut member = Reply::new(value.bytes(length.into())?);
-        match member.byte()? {
+        let length = value.u16()?;
+        let mut member = Reader::new(value.bytes(length.into())?);
+        match member.u8()? {
             b'h' => {
-                if member.byte()? != VERSION {
+                if member.u8()? != VERSION {
                     return None;
                 }
-                head = Some((member.time()?, member.word()?));
+                head = Some((member.time()?, member.u64()?));
             }
-            b'l' => words.extend([member.word()?, member.word()?, member.word()?, member.number()?.into()]),
-            // The same leases by name.
+            b'l' => words.extend([member.u64()?, member.u64()?, member.u64()?, member.u32()?.into()]),
+            // The index of the same leases by id.
             b'n' => {}
             _ => return None,
         }

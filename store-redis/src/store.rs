@@ -1,4 +1,4 @@
-//! The store: requests to calls, and answers to verdicts.
+//! The [`Store`] implementation: turns requests into script calls, and replies into verdicts.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,19 +11,20 @@ use tollgate_core::store::{
 };
 use tollgate_core::{Charge, Clock, Decision, Key, Limit, Request, StoreError, Time, Verdict};
 
-use crate::key::Names;
+use crate::key::KeyNames;
 use crate::server::in_future;
-use crate::settings::Settings;
+use crate::stats::{Counters, Stats};
+use crate::timing::Timing;
 use crate::topology::{Place, Topology};
-use crate::{Config, decide, error, exchange, snapshot, take};
+use crate::{Config, bucket_takes, decide, deltas, error, snapshot};
 
-/// Charges that go to a server in one call: enough to make its price per charge small, and few enough not to
-/// hold the server up for more than a millisecond or two.
-pub(crate) const MOST_CHARGES: usize = 256;
+/// The most charges in one script call: enough to make its overhead per charge small, and few enough not to block the
+/// server for more than a millisecond or two.
+pub(crate) const MAX_CHARGES: usize = 256;
 
-/// A store on Redis. Clones share their connections.
+/// A [`Store`] on Redis. Clones share their connections.
 ///
-/// Made by [`Config::connect`], or by [`RedisStore::connect`] where a URL says all. Calls need a tokio runtime.
+/// Created by [`Config::connect`], or by [`RedisStore::connect`] from a URL alone. Needs a tokio runtime.
 #[derive(Clone, Debug)]
 pub struct RedisStore {
     inner: Arc<Inner>,
@@ -32,25 +33,51 @@ pub struct RedisStore {
 #[derive(Debug)]
 pub(crate) struct Inner {
     pub(crate) topology: Topology,
-    pub(crate) names: Names,
-    pub(crate) settings: Settings,
+    pub(crate) names: KeyNames,
+    pub(crate) timing: Timing,
     call_timeout: Duration,
+    counters: Arc<Counters>,
 }
 
 impl RedisStore {
-    /// A store at `url`, with defaults for the rest; [`Config`] says which URLs there are.
+    /// Creates a store for the servers at `url`, with defaults for everything else. [`Config`] lists the URL forms.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         Config::new(url).connect().await
     }
 
-    pub(crate) fn new(topology: Topology, prefix: &str, settings: Settings, call_timeout: Duration) -> Self {
-        let inner = Inner { topology, names: Names::new(prefix), settings, call_timeout };
+    pub(crate) fn new(
+        topology: Topology,
+        prefix: &str,
+        timing: Timing,
+        call_timeout: Duration,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let inner = Inner { topology, names: KeyNames::new(prefix), timing, call_timeout, counters };
         Self { inner: Arc::new(inner) }
     }
 
-    /// Whether the servers can be reached now.
-    pub async fn reach(&self) -> Result<(), StoreError> {
-        self.inner.topology.reach(self.inner.deadline()).await
+    /// Checks whether the servers answer: one round trip to each primary, or the slot map of a cluster.
+    pub async fn ping(&self) -> Result<(), StoreError> {
+        self.inner.topology.ping(self.inner.deadline()).await
+    }
+
+    /// Connects to the servers in advance.
+    pub(crate) async fn connect_servers(&self) -> Result<(), StoreError> {
+        self.inner.topology.connect(self.inner.deadline()).await
+    }
+
+    /// Returns the counters of this store and its clones.
+    ///
+    /// ```no_run
+    /// # async fn start() -> Result<(), tollgate_core::StoreError> {
+    /// let store = tollgate_store_redis::RedisStore::connect("redis://127.0.0.1").await?;
+    /// let stats = store.stats();
+    /// println!("{} calls, {} failed", stats.calls, stats.failed_calls);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn stats(&self) -> Stats {
+        self.inner.counters.stats()
     }
 }
 
@@ -59,41 +86,50 @@ impl Inner {
         in_future(self.call_timeout)
     }
 
-    /// Decides runs that live in one place, in order.
+    /// Decides runs whose charges live in one place, in order.
     pub(crate) async fn decide_at(
         &self,
         place: Place,
         runs: &[Run<'_>],
         now: Time,
     ) -> Vec<Result<RunVerdict, StoreError>> {
-        let mut answers = Vec::with_capacity(runs.len());
+        let mut results = Vec::with_capacity(runs.len());
         let deadline = self.deadline();
         for chunk in chunks(runs) {
-            let plain = take::is_plain(chunk, &self.settings, now);
-            let make = if plain { take::call } else { decide::call };
-            let call = make(chunk, &self.names, &self.settings, now);
-            match self.topology.run(place, &call, deadline).await {
-                Ok(answer) => {
-                    answers.extend(if plain {
-                        take::verdicts(chunk, answer.value(), answer.server())
-                    } else {
-                        decide::verdicts(chunk, answer.bytes().unwrap_or_default(), answer.server())
-                    });
-                }
-                Err(error) => answers.extend(chunk.iter().map(|_| Err(error.clone()))),
+            match self.decide_chunk(place, chunk, now, deadline).await {
+                Ok(verdicts) => results.extend(verdicts),
+                Err(error) => results.extend(chunk.iter().map(|_| Err(error.clone()))),
             }
         }
-        answers
+        results
+    }
+
+    /// Decides runs in one script call.
+    async fn decide_chunk(
+        &self,
+        place: Place,
+        runs: &[Run<'_>],
+        now: Time,
+        deadline: Instant,
+    ) -> Result<Vec<Result<RunVerdict, StoreError>>, StoreError> {
+        if bucket_takes::are_plain(runs, &self.timing, now) {
+            let call = bucket_takes::call(runs, &self.names, &self.timing, now);
+            let reply = self.topology.run(place, &call, deadline).await?;
+            return Ok(bucket_takes::verdicts(runs, reply.value(), reply.server()));
+        }
+        let call = decide::call(runs, &self.names, &self.timing, now)?;
+        let reply = self.topology.run(place, &call, deadline).await?;
+        Ok(decide::verdicts(runs, reply.bytes().unwrap_or_default(), reply.server()))
     }
 }
 
-/// A call to a server takes kilobytes while it is under way. Every wrapper and every caller would move them about before
-/// it starts, which costs more than to allocate them.
+/// Allocates the future of a call. It takes kilobytes, and every wrapper and caller would move it before it starts,
+/// which costs more than the allocation.
 fn boxed<F: Future>(call: F) -> Pin<Box<F>> {
     Box::pin(call)
 }
 
-/// As many runs at a time as go into one call.
+/// Splits runs into chunks of at most [`MAX_CHARGES`] charges.
 fn chunks<'r, 'a>(mut runs: &'r [Run<'a>]) -> impl Iterator<Item = &'r [Run<'a>]> {
     std::iter::from_fn(move || {
         let mut charges = 0;
@@ -101,7 +137,7 @@ fn chunks<'r, 'a>(mut runs: &'r [Run<'a>]) -> impl Iterator<Item = &'r [Run<'a>]
             .iter()
             .take_while(|run| {
                 charges += run.request().charges().len();
-                charges <= MOST_CHARGES
+                charges <= MAX_CHARGES
             })
             .count();
         let (chunk, rest) = runs.split_at(fit.max(1).min(runs.len()));
@@ -112,11 +148,11 @@ fn chunks<'r, 'a>(mut runs: &'r [Run<'a>]) -> impl Iterator<Item = &'r [Run<'a>]
 
 impl Store for RedisStore {
     fn capability(&self) -> Capability {
-        let settings = &self.inner.settings;
+        let timing = &self.inner.timing;
         let mut capability = Capability::exact()
-            .with_idempotency(IdempotencyRetention::For(settings.memory))
+            .with_idempotency(IdempotencyRetention::For(timing.idempotency_retention))
             .with_unknown_effects();
-        if !settings.callers_time {
+        if !timing.caller_clock {
             capability = capability.with_clock_source(ClockSource::Store);
         }
         if !self.inner.topology.is_one_place() {
@@ -131,12 +167,12 @@ impl Store for RedisStore {
 
     async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
         let inner = &self.inner;
-        // Nobody looks at the caller's time if the server's decides.
-        let now = if inner.settings.callers_time { clock.now() } else { Time::EPOCH };
-        if let Some(call) = take::single(charge, &inner.names, &inner.settings, now) {
-            let answer = boxed(inner.topology.run(inner.place(charge), &call, inner.deadline())).await;
-            let answer = answer.map_err(|error| error::of_charge(error, charge.limit().name()))?;
-            return take::decision(charge, answer.value(), answer.server());
+        // The caller's clock is not read if the server's decides.
+        let now = if inner.timing.caller_clock { clock.now() } else { Time::EPOCH };
+        if let Some(call) = bucket_takes::check_call(charge, &inner.names, &inner.timing, now) {
+            let reply = boxed(inner.topology.run(inner.place(charge), &call, inner.deadline())).await;
+            let reply = reply.map_err(|error| error::of_charge(error, charge.limit().name()))?;
+            return bucket_takes::decision(charge, reply.value(), reply.server());
         }
         let charges = [*charge];
         boxed(decide_across(inner, Request::new(&charges), now)).await?.into_single()
@@ -161,8 +197,8 @@ impl Store for RedisStore {
     async fn apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
         self.inner.check_run(&Run::new(request, 1))?;
         let place = self.inner.common_place(request.charges());
-        match place.filter(|_| request.charges().iter().all(exchange::can_tell)) {
-            Some(place) => boxed(exchange::at(&self.inner, place, request, now)).await,
+        match place.filter(|_| request.charges().iter().all(deltas::has_single_value)) {
+            Some(place) => boxed(deltas::apply(&self.inner, place, request, now)).await,
             None => boxed(apply_then_export(self, request, now)).await,
         }
     }

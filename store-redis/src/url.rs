@@ -1,4 +1,4 @@
-//! Where the servers are: the URL forms.
+//! Parses the URL forms.
 
 use redis::{
     Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
@@ -11,7 +11,7 @@ use url::Url;
 
 use crate::error::Address;
 
-/// Who to connect to.
+/// The servers that a URL names.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     Single(Endpoint),
@@ -24,22 +24,22 @@ pub(crate) enum Target {
         seeds: Vec<Address>,
         access: Access,
     },
-    /// Each shard with the servers of which one takes writes.
+    /// The servers of each shard; one of them accepts writes.
     Shards {
         shards: Vec<Vec<Endpoint>>,
     },
 }
 
-/// One server and how to log in.
+/// A server, with its credentials.
 #[derive(Clone, Debug)]
 pub(crate) struct Endpoint {
     pub(crate) info: ConnectionInfo,
 }
 
-/// How to log in to a server whose address turns up later.
+/// Credentials, database and TLS settings for servers whose addresses are discovered later.
 #[derive(Clone, Debug)]
 pub(crate) struct Access {
-    /// Any address with the right credentials, database and certificates.
+    /// Any address, with the right credentials, database and certificates.
     template: ConnectionInfo,
 }
 
@@ -59,7 +59,7 @@ impl Access {
 const FORMS: &str = "use redis://host, rediss://host, redis+sentinel://host,…/name, redis+cluster://host,… or \
                      redis+shards://host,…";
 
-/// Who to log in as.
+/// A user and a password.
 #[derive(Clone)]
 pub(crate) struct Login {
     pub(crate) user: Option<String>,
@@ -73,50 +73,51 @@ impl std::fmt::Debug for Login {
 }
 
 impl Target {
-    /// The login in the URL is for servers; sentinels have their own.
+    /// Parses a URL. Its login is for the Redis servers; sentinels have their own.
     pub(crate) fn parse(
         url: &str,
         root_certificate: Option<&[u8]>,
         sentinel_login: Option<&Login>,
     ) -> Result<Self, StoreError> {
-        let wrong =
-            |what: &str| StoreError::new(ErrorKind::Refused, format!("the URL of redis {what}; {FORMS}"));
+        let invalid =
+            |what: &str| StoreError::new(ErrorKind::Refused, format!("the redis URL {what}; {FORMS}"));
         let Some((scheme, rest)) = url.split_once("://") else {
-            return Err(wrong("has no scheme"));
+            return Err(invalid("has no scheme"));
         };
-        let (wire, kind) = match scheme.split_once('+') {
-            Some((wire, "unix")) => (wire, "unix"),
-            Some((wire, kind)) => (wire, kind),
+        let (protocol, kind) = match scheme.split_once('+') {
+            Some((protocol, kind)) => (protocol, kind),
             None => (scheme, "single"),
         };
-        if wire != "redis" && wire != "rediss" {
-            return Err(wrong("has a scheme that is not one of redis"));
+        if protocol != "redis" && protocol != "rediss" {
+            return Err(invalid("has an unknown scheme"));
         }
-        // A password may contain anything; hosts and paths may not contain an at sign.
-        let (login, place) = match rest.rsplit_once('@') {
+        // A password may contain an at sign; hosts and paths may not.
+        let (login, location) = match rest.rsplit_once('@') {
             Some((login, _)) if login.contains(['/', '?', '#']) => {
-                return Err(wrong("has a user or password whose `/`, `?` or `#` must be percent-encoded"));
+                return Err(invalid(
+                    "has a user or password with a `/`, `?` or `#` that must be percent-encoded",
+                ));
             }
-            Some((login, place)) => (format!("{login}@"), place),
+            Some((login, location)) => (format!("{login}@"), location),
             None => (String::new(), rest),
         };
-        let (hosts, path) = place.split_once('/').unwrap_or((place, ""));
+        let (hosts, path) = location.split_once('/').unwrap_or((location, ""));
         let all: Vec<&str> = hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
         if all.is_empty() && kind != "unix" {
-            return Err(wrong("names no host"));
+            return Err(invalid("has no host"));
         }
         let endpoint = |host: &str, default_port: u16, database: &str| {
-            endpoint(wire, &login, host, default_port, database, root_certificate)
+            endpoint(protocol, &login, host, default_port, database, root_certificate)
         };
         match kind {
             "single" if all.len() > 1 => {
-                Err(wrong("names several hosts but does not say whether they are a cluster"))
+                Err(invalid("lists several hosts, but its scheme is for a single server"))
             }
             "single" => Ok(Self::Single(endpoint(all[0], 6379, path)?)),
-            "unix" => Ok(Self::Single(Endpoint { info: with_settings(url, root_certificate)? })),
+            "unix" => Ok(Self::Single(Endpoint { info: connection_info(url, root_certificate)? })),
             "cluster" => {
                 if !path.is_empty() && path != "0" {
-                    return Err(wrong("names a database, but a cluster has only database 0"));
+                    return Err(invalid("has a database, but a cluster has only database 0"));
                 }
                 let endpoints =
                     all.iter().map(|host| endpoint(host, 6379, "")).collect::<Result<Vec<_>, _>>()?;
@@ -133,7 +134,7 @@ impl Target {
             "sentinel" => {
                 let (name, database) = path.split_once('/').unwrap_or((path, ""));
                 if name.is_empty() {
-                    return Err(wrong("does not name the primary that the sentinels watch"));
+                    return Err(invalid("lacks the name of the primary that the sentinels monitor"));
                 }
                 let sentinels = all
                     .iter()
@@ -142,66 +143,65 @@ impl Target {
                 let primary = Access { template: endpoint(all[0], 26_379, database)?.info };
                 Ok(Self::Sentinel { sentinels, name: name.to_owned(), primary })
             }
-            _ => Err(wrong("has a scheme that is not one of redis")),
+            _ => Err(invalid("has an unknown scheme")),
         }
     }
 }
 
 fn endpoint(
-    wire: &str,
+    protocol: &str,
     login: &str,
     host: &str,
     default_port: u16,
     database: &str,
     root_certificate: Option<&[u8]>,
 ) -> Result<Endpoint, StoreError> {
-    let wrong =
-        |what: String| StoreError::new(ErrorKind::Refused, format!("the URL of redis {what}; {FORMS}"));
-    // The library would take a negative one.
+    let invalid =
+        |what: String| StoreError::new(ErrorKind::Refused, format!("the redis URL {what}; {FORMS}"));
+    // The client library accepts negative numbers.
     let number = database.split('?').next().unwrap_or_default();
     if !number.is_empty() && number.parse::<u32>().is_err() {
-        return Err(wrong("names a database that is not a number".to_owned()));
+        return Err(invalid("has a database that is not a number".to_owned()));
     }
     if host.is_empty() {
-        return Err(wrong("names no host in one place".to_owned()));
+        return Err(invalid("has an empty host".to_owned()));
     }
-    let mut url = Url::parse(&format!("{wire}://{login}{host}/{database}")).map_err(|problem| {
-        // Not the URL itself: it may hold a password.
-        wrong(format!("cannot be read: {problem}"))
+    let mut url = Url::parse(&format!("{protocol}://{login}{host}/{database}")).map_err(|problem| {
+        // Without the URL itself, which may contain a password.
+        invalid(format!("cannot be parsed: {problem}"))
     })?;
     if url.port().is_none() {
         let _ = url.set_port(Some(default_port));
     }
-    Ok(Endpoint { info: with_settings(url.as_str(), root_certificate)? })
+    Ok(Endpoint { info: connection_info(url.as_str(), root_certificate)? })
 }
 
-/// What the library makes of a plain URL, with the protocol that says when a connection ends.
-fn with_settings(url: &str, root_certificate: Option<&[u8]>) -> Result<ConnectionInfo, StoreError> {
+/// Parses a plain URL, and selects RESP3, which reports when a connection is closed.
+fn connection_info(url: &str, root_certificate: Option<&[u8]>) -> Result<ConnectionInfo, StoreError> {
     let refused = |problem: redis::RedisError| {
-        StoreError::new(ErrorKind::Refused, format!("the URL of redis makes no sense: {problem}; {FORMS}"))
+        StoreError::new(ErrorKind::Refused, format!("the redis URL is invalid: {problem}; {FORMS}"))
     };
     let mut info = url.into_connection_info().map_err(refused)?;
     if matches!(info.addr(), ConnectionAddr::TcpTls { .. }) {
-        // The process may have chosen its cryptography already; then that one is used.
+        // Fails if the process has installed a crypto provider already, which is used then.
         let _ = rustls::crypto::ring::default_provider().install_default();
         if let Some(pem) = root_certificate {
             if CertificateDer::from_pem_slice(pem).is_err() {
-                let message =
-                    "Config::root_certificate was given no certificate; it takes the text of a PEM file";
+                let message = "Config::root_certificate is not a PEM certificate";
                 return Err(StoreError::new(ErrorKind::Refused, message));
             }
             let certificates = TlsCertificates { client_tls: None, root_cert: Some(pem.to_vec()) };
             info = Client::build_with_tls(info, certificates).map_err(refused)?.get_connection_info().clone();
         }
     }
-    let login = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-    // Small calls that must not wait for more to send.
+    let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
+    // Calls are small and must not wait for more data to send.
     let tcp = info.tcp_settings().clone().set_nodelay(true);
-    Ok(info.set_redis_settings(login).set_tcp_settings(tcp))
+    Ok(info.set_redis_settings(redis).set_tcp_settings(tcp))
 }
 
 impl Endpoint {
-    /// The same with another login, or with none.
+    /// Replaces the login; without one, removes it.
     fn with_login(self, login: Option<&Login>) -> Self {
         let mut settings = RedisConnectionInfo::default()
             .set_db(self.info.redis_settings().db())
@@ -215,7 +215,7 @@ impl Endpoint {
         Self { info: self.info.set_redis_settings(settings) }
     }
 
-    /// How it is called: no credentials.
+    /// Returns the address as text, without credentials.
     pub(crate) fn name(&self) -> String {
         self.info.addr().to_string()
     }

@@ -1,11 +1,11 @@
-//! The conformance suite on one real Redis: a container, or whatever `TOLLGATE_TEST_REDIS` names, a cluster too.
+//! The conformance suite on one Redis server: one that the test starts, or the one at `TOLLGATE_TEST_REDIS`, which may
+//! be a cluster.
 
 use std::process::ExitCode;
 
 use tokio::sync::OnceCell;
 use tollgate_conformance::{Subject, run};
 use tollgate_store_redis::{Config, RedisStore};
-use tollgate_testkit as servers;
 
 #[derive(Default)]
 struct Redis {
@@ -17,9 +17,9 @@ impl Subject for Redis {
 
     async fn open(&self) -> RedisStore {
         let connect = async || {
-            let url = servers::redis_url().await;
-            // Replays bring their own time along, and states outlive whatever they do with it.
-            Config::new(url).by_callers_time().must_be_there().connect().await.expect("a server to try")
+            let url = tollgate_testkit::redis_url().await;
+            // Trials replay traces with their own time.
+            Config::new(url).caller_clock().require_reachable().connect().await.expect("a reachable server")
         };
         self.store.get_or_init(connect).await.clone()
     }

@@ -1,16 +1,16 @@
-//! The conformance suite on a real cluster of three primaries with a replica each.
+//! The conformance suite on a cluster of three primaries with a replica each.
 
-mod suite_on;
+mod suite;
 
 use std::process::ExitCode;
 
 use tollgate_testkit::RedisCluster;
 
 fn main() -> ExitCode {
-    suite_on::suite_on(async || {
+    suite::run_on(async || {
         let cluster = RedisCluster::start().await;
-        // One to begin with: the others are found.
+        // One seed; the other nodes are discovered.
         let url = format!("redis+cluster://{}", cluster.servers()[0].address());
-        (suite_on::connect(&url).await, cluster)
+        (suite::connect(&url).await, cluster)
     })
 }

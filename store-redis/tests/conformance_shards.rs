@@ -1,18 +1,18 @@
-//! The conformance suite over three client-side shards, of which one has a replica.
+//! The conformance suite on three client-side shards, one of which has a replica.
 
-mod suite_on;
+mod suite;
 
 use std::process::ExitCode;
 
 use tollgate_testkit::Redis;
 
 fn main() -> ExitCode {
-    suite_on::suite_on(async || {
+    suite::run_on(async || {
         let shards = [Redis::start(&[]).await, Redis::start(&[]).await, Redis::start(&[]).await];
         let port = shards[2].port().to_string();
         let replica = Redis::start(&["--replicaof", "127.0.0.1", &port]).await;
         let [a, b, c] = shards.each_ref().map(Redis::address);
         let url = format!("redis+shards://{a},{b},{c}|{}", replica.address());
-        (suite_on::connect(&url).await, (shards, replica))
+        (suite::connect(&url).await, (shards, replica))
     })
 }

@@ -1,5 +1,5 @@
-//! Limits with extreme numbers: the longest and the shortest periods, the largest counts, and products that no double
-//! holds. Seeded random traces, on which the scripts must agree with core's pure function field by field.
+//! Limits with extreme parameters: the longest and the shortest periods, the largest counts, and products that a double
+//! cannot hold. On seeded random traces, the scripts must agree with core's pure function field by field.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use tollgate_store_redis::{Config, RedisStore};
 use tollgate_testkit::Redis;
 
 const START: Time = Time::from_secs(1_790_000_000);
-/// So late that buckets that fill up for thirty years reach beyond the last instant.
+/// So late that the TAT of a bucket that takes thirty years to fill exceeds `Time::MAX`.
 const LATE: Time = Time::from_secs(4_600_000_000);
 const STEPS: usize = 80;
-const WHOM: [&str; 3] = ["alice", "bob", "carol"];
+const ENTITIES: [&str; 3] = ["alice", "bob", "carol"];
 
-/// Limits of one name that take over from each other.
+/// Limits of one name that replace each other.
 #[derive(Clone)]
 struct Sample {
     name: &'static str,
@@ -40,20 +40,20 @@ const YEAR: Duration = Limit::MAX_PERIOD;
 const NEARLY_A_YEAR: Duration = Duration::from_nanos(31_622_399_999_999_999);
 const SOME_DAYS_LESS: Duration = Duration::from_nanos(31_333_333_333_333_333);
 
-/// Continuous flows, whatever becomes of them.
+/// Returns continuous flows of one algorithm.
 fn flows(with: fn(LimitBuilder) -> LimitBuilder) -> Vec<LimitBuilder> {
     vec![
         // Thirty years to fill, a token at a time and by the million.
         with(Limit::per(1, YEAR).burst(30)),
         with(Limit::per(999_999_937, YEAR).burst(1_000_000_000)),
         with(Limit::per(7, YEAR).burst(200)),
-        // As fast as it gets, and a little slower.
+        // The fastest rate, and slightly slower ones.
         with(Limit::per_second(Limit::MAX_COUNT)),
         with(Limit::per_second(999_999_999)),
         with(Limit::per(1, NANO).burst(Limit::MAX_COUNT)),
         with(Limit::per(1, NANO).burst(1)),
         with(Limit::per(997, MICRO).burst(5)),
-        // Nothing comes out even.
+        // Rates with an excess.
         with(Limit::per(7, ODD).burst(11)),
         with(Limit::per(Limit::MAX_COUNT - 7, NEARLY_A_YEAR).burst(3)),
         with(Limit::per(333_333_331, Duration::from_secs(3_600)).burst(Limit::MAX_COUNT)),
@@ -150,86 +150,86 @@ fn main() -> ExitCode {
     let runtime = Runtime::new().expect("a runtime");
     let mut trials = Vec::new();
     for sample in samples() {
-        for (course, name) in COURSES {
+        for (shape, name) in SHAPES {
             for (number, limit) in sample.limits.iter().enumerate() {
                 let (limits, seed) = (vec![limit.clone()], number as u64);
                 let name = format!("{}_{number}::{name}", sample.name);
-                trials.push(trial(&runtime, name, Sample { limits, ..sample.clone() }, seed, course));
+                trials.push(trial(&runtime, name, Sample { limits, ..sample.clone() }, seed, shape));
             }
             let name = format!("{}_changing::{name}", sample.name);
-            let course = Course { steps: 5 * STEPS, ..course };
-            trials.push(trial(&runtime, name, sample.clone(), 1_000, course));
+            let shape = Shape { steps: 5 * STEPS, ..shape };
+            trials.push(trial(&runtime, name, sample.clone(), 1_000, shape));
         }
     }
     let long = sample("log_of_5000", [Limit::per_hour(5_000).sliding_log()]);
-    let course = Course { steps: 8_000, often: true, ..COURSES[0].0 };
-    trials.push(trial(&runtime, "log_of_5000".to_owned(), long, 1, course));
+    let shape = Shape { steps: 8_000, dense: true, ..SHAPES[0].0 };
+    trials.push(trial(&runtime, "log_of_5000".to_owned(), long, 1, shape));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-fn trial(runtime: &Runtime, name: String, sample: Sample, seed: u64, course: Course) -> Trial {
+fn trial(runtime: &Runtime, name: String, sample: Sample, seed: u64, shape: Shape) -> Trial {
     let handle: Handle = runtime.handle().clone();
     Trial::test(name.clone(), move || {
-        handle.block_on(async { replay(&name, &sample, seed, course, &store().await).await });
+        handle.block_on(async { replay(&name, &sample, seed, shape, &store().await).await });
         Ok(())
     })
 }
 
-/// One server for all trials; it ends with this process.
+/// Returns the store of all trials. Its server stops with this process.
 async fn store() -> RedisStore {
     static STORE: OnceCell<(Redis, RedisStore)> = OnceCell::const_new();
     let connect = async || {
         let redis = Redis::start(&[]).await;
-        // The machine may be busy: no call is given up.
-        let config = Config::new(redis.url()).by_callers_time().call_timeout(Duration::from_secs(30));
-        let store = config.must_be_there().connect().await.expect("a server to try");
+        // Long, because the machine may be busy.
+        let config = Config::new(redis.url()).caller_clock().call_timeout(Duration::from_secs(30));
+        let store = config.require_reachable().connect().await.expect("a reachable server");
         (redis, store)
     };
     STORE.get_or_init(connect).await.1.clone()
 }
 
-/// How a trace goes.
+/// The shape of a trace.
 #[derive(Clone, Copy)]
-struct Course {
+struct Shape {
     start: Time,
     steps: usize,
-    /// Whether the clock is set back now and then; with a single key only, as a store may forget what is past.
+    /// Whether the clock is set back sometimes; only with a single key, because a store may delete expired states.
     back: bool,
-    /// Mostly single actions of one key that are close together, so that many are in sight.
-    often: bool,
+    /// Mostly single charges of one key in short intervals, so that many are in the window.
+    dense: bool,
 }
 
-const COURSES: [(Course, &str); 3] = [
-    (Course { start: START, steps: STEPS, back: false, often: false }, "forward"),
-    (Course { start: START, steps: STEPS, back: true, often: false }, "with_the_clock_set_back"),
-    (Course { start: LATE, steps: STEPS, back: false, often: false }, "to_the_end_of_time"),
+const SHAPES: [(Shape, &str); 3] = [
+    (Shape { start: START, steps: STEPS, back: false, dense: false }, "forward"),
+    (Shape { start: START, steps: STEPS, back: true, dense: false }, "with_the_clock_set_back"),
+    (Shape { start: LATE, steps: STEPS, back: false, dense: false }, "to_the_end_of_time"),
 ];
 
-async fn replay(name: &str, sample: &Sample, seed: u64, course: Course, store: &RedisStore) {
+async fn replay(name: &str, sample: &Sample, seed: u64, shape: Shape, store: &RedisStore) {
     let mut random = Seed::new(seed);
-    let (mut pure, mut now) = (Pure::default(), course.start);
-    let keys = if course.back || course.often { 1 } else { WHOM.len() as u64 };
-    let mut life = 0;
-    for step in 0..course.steps {
+    let (mut pure, mut now) = (Pure::default(), shape.start);
+    let keys = if shape.back || shape.dense { 1 } else { ENTITIES.len() as u64 };
+    let mut restarts = 0;
+    for step in 0..shape.steps {
         let era = &sample.limits[step / 40 % sample.limits.len()];
-        now = next(now, &mut random, era, course);
+        now = next(now, &mut random, era, shape);
         if now.nanos() > Time::MAX.nanos() - 1_000_000_000 && random.once_in(20) {
-            // Nothing more can happen; others begin anew.
-            (life, now) = (life + 1, course.start);
+            // Time cannot advance further: start again with new keys.
+            (restarts, now) = (restarts + 1, shape.start);
         }
-        let namespace = format!("{name}:{life}");
-        let whom = WHOM[usize::try_from(random.below(keys)).unwrap_or(0)];
+        let namespace = format!("{name}:{restarts}");
+        let entity = ENTITIES[usize::try_from(random.below(keys)).unwrap_or(0)];
         let count = if random.once_in(5) { 1 + random.below(3) } else { 1 };
         let charges: Vec<_> = (0..count)
             .map(|_| {
                 let limit = if random.once_in(6) { random.pick(&sample.limits) } else { era };
-                ask(limit.charge(Key::new(&namespace, whom)), now, &mut random, course)
+                ask(limit.charge(Key::new(&namespace, entity)), now, &mut random, shape)
             })
             .collect();
         if charges.iter().any(|charge| charge.supported().is_err()) {
             continue;
         }
-        let told = if random.once_in(10) {
+        let decisions = if random.once_in(10) {
             let run = Run::new(Request::new(&charges), 3);
             let verdicts = store.decide_batch(&[run], now).await.remove(0).expect("verdicts").into_verdicts();
             verdicts.iter().flat_map(|verdict| verdict.decisions().to_vec()).collect()
@@ -240,15 +240,19 @@ async fn replay(name: &str, sample: &Sample, seed: u64, course: Course, store: &
         } else {
             store.decide(Request::new(&charges), now).await.expect("a verdict").decisions().to_vec()
         };
-        let times = told.len() / charges.len();
-        let right: Vec<_> =
+        let times = decisions.len() / charges.len();
+        let expected: Vec<_> =
             (0..times).flat_map(|_| pure.decide(&charges, now).decisions().to_vec()).collect();
         let raw = |all: &[Decision]| all.iter().map(Decision::raw).collect::<Vec<_>>();
-        assert_eq!(raw(&told), raw(&right), "step {step} of seed {seed} at {now}, life {life}: {charges:?}");
+        assert_eq!(
+            raw(&decisions),
+            raw(&expected),
+            "step {step} of seed {seed} at {now}, restart {restarts}: {charges:?}"
+        );
     }
 }
 
-/// A span that means something to the limit: a part of its period, of the time of one, or of the time to fill.
+/// Returns a span in proportion to the limit: to its period, to the interval of one token, or to the time to fill.
 fn span(random: &mut Seed, limit: &Limit) -> Duration {
     let period = limit.period();
     let one = period / limit.count().max(1);
@@ -268,24 +272,24 @@ fn span(random: &mut Seed, limit: &Limit) -> Duration {
     })
 }
 
-fn next(now: Time, random: &mut Seed, limit: &Limit, course: Course) -> Time {
-    if course.often {
+fn next(now: Time, random: &mut Seed, limit: &Limit, shape: Shape) -> Time {
+    if shape.dense {
         return now + Duration::from_micros(random.below(1_000_000));
     }
     match random.below(12) {
         0..=4 => now,
         5 | 6 => now + Duration::from_nanos(random.below(1_000)),
-        7 if course.back => now - Duration::from_micros(random.below(2_000)),
-        8 if course.back => now - span(random, limit) / 100,
+        7 if shape.back => now - Duration::from_micros(random.below(2_000)),
+        8 if shape.back => now - span(random, limit) / 100,
         _ => now + span(random, limit),
     }
 }
 
-fn ask<'a>(charge: Charge<'a>, now: Time, random: &mut Seed, course: Course) -> Charge<'a> {
+fn ask<'a>(charge: Charge<'a>, now: Time, random: &mut Seed, shape: Shape) -> Charge<'a> {
     let capacity = charge.limit().capacity().min(Limit::MAX_COUNT);
     let below = |random: &mut Seed, bound: u32| u32::try_from(random.below(u64::from(bound))).unwrap_or(0);
     let cost = match random.below(14) {
-        _ if course.often && !random.once_in(200) => 1,
+        _ if shape.dense && !random.once_in(200) => 1,
         0 => 0,
         1 => capacity,
         2 => capacity.saturating_add(1).min(Limit::MAX_COUNT),
@@ -304,7 +308,7 @@ fn ask<'a>(charge: Charge<'a>, now: Time, random: &mut Seed, course: Course) -> 
             _ => Some(now - span),
         }
     };
-    let one_of = if course.often { 300 } else { 16 };
+    let one_of = if shape.dense { 300 } else { 16 };
     let action = match random.below(one_of) {
         0 => Action::TakeUpTo,
         1 => Action::Debit { at: instant(random) },

@@ -1,4 +1,4 @@
-//! A real server to try things on: prints its URL, and is gone when the input ends.
+//! Starts a real server, prints its URL, and ends it when the standard input ends.
 //!
 //! ```sh
 //! cargo run -p tollgate-testkit --example server -- cassandra
@@ -10,7 +10,7 @@ use tollgate_testkit::{Cassandra, Redis};
 
 #[tokio::main]
 async fn main() -> io::Result<()> {
-    // Alive until the end of the input.
+    // Runs until the end of the input.
     let (url, _server): (String, Box<dyn std::any::Any>) = match std::env::args().nth(1).as_deref() {
         Some("redis") => {
             let redis = Redis::start(&[]).await;
@@ -21,7 +21,7 @@ async fn main() -> io::Result<()> {
             (cassandra.url(), Box::new(cassandra))
         }
         _ => {
-            eprintln!("which server? say `redis` or `cassandra`");
+            eprintln!("usage: server redis|cassandra");
             std::process::exit(2);
         }
     };

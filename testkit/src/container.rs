@@ -13,10 +13,10 @@ use tokio::runtime::{Builder, Runtime};
 use crate::launch::Launch;
 use crate::lifeline::Lifeline;
 
-/// Dropped, it is killed and removed.
+/// A container. Dropping it kills and removes it.
 #[derive(Debug)]
 pub(crate) struct Container {
-    /// Never dropped: that takes a runtime, and the lifeline sees to the end.
+    /// Never dropped: that requires a runtime, and the cleanup process removes the container.
     container: Arc<ManuallyDrop<ContainerAsync<GenericImage>>>,
     _lifeline: Lifeline,
 }
@@ -24,9 +24,9 @@ pub(crate) struct Container {
 impl Container {
     pub(crate) async fn start(launch: &Launch) -> Self {
         let name = format!("tollgate-{:016x}", RandomState::new().hash_one("container"));
-        // Tied before it starts, so that nothing is left behind in between.
+        // Before the container starts, so that none is left behind if this process ends in between.
         let lifeline = Lifeline::new(&format!("docker rm --force {name}"));
-        // A colon may also be part of a registry's address.
+        // A colon may also belong to the port of a registry.
         let tagged = launch.image.rsplit_once(':').filter(|(_, tag)| !tag.contains('/'));
         let (image, tag) = tagged.unwrap_or((&launch.image, "latest"));
         let mut request = GenericImage::new(image, tag)
@@ -42,8 +42,8 @@ impl Container {
         }
         let container = on_engine(request.start()).await.unwrap_or_else(|error| {
             panic!(
-                "cannot start {} in a container: {error}\nRun ./scripts/test, which sees to an engine and its images, \
-                 or set TOLLGATE_TEST_SERVERS=processes with {} installed.",
+                "cannot start {} in a container: {error}\nRun ./scripts/test, which prepares a container engine and \
+                 its images, or set TOLLGATE_TEST_SERVERS=processes with {} installed.",
                 launch.image, launch.program
             )
         });
@@ -57,12 +57,12 @@ impl Container {
 
     pub(crate) async fn freeze(&self) {
         let container = Arc::clone(&self.container);
-        on_engine(async move { container.pause().await }).await.expect("a container that freezes");
+        on_engine(async move { container.pause().await }).await.expect("the container is paused");
     }
 
     pub(crate) async fn thaw(&self) {
         let container = Arc::clone(&self.container);
-        on_engine(async move { container.unpause().await }).await.expect("a container that thaws");
+        on_engine(async move { container.unpause().await }).await.expect("the container is resumed");
     }
 
     pub(crate) async fn log(&self) -> Vec<u8> {
@@ -74,10 +74,15 @@ impl Container {
     }
 }
 
-/// The connections to the engine are shared by all tests, whose runtimes come and go: they need one that stays.
+/// Runs work on a runtime that lasts as long as the process: tests share the connections to the engine, and the runtime
+/// of a test ends with it.
 async fn on_engine<T: Send + 'static>(work: impl Future<Output = T> + Send + 'static) -> T {
     static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| {
-        Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime for the engine")
+        Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .expect("a runtime for the engine starts")
     });
-    RUNTIME.spawn(work).await.expect("work for the engine")
+    RUNTIME.spawn(work).await.expect("work on the engine completes")
 }

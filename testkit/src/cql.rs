@@ -1,4 +1,4 @@
-//! Just enough of Cassandra's protocol (version 4) to set up nodes and look at them.
+//! The part of Cassandra's protocol (version 4) that setting up and inspecting nodes needs.
 
 use std::fmt;
 use std::io::{Error, ErrorKind};
@@ -8,40 +8,40 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// A node that is frozen does not answer; one that is busy takes its time over a change of the schema.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A frozen node never responds; a busy one takes seconds for a change of the schema.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The user that a node with passwords makes for itself.
+/// The default user and password of a node that requires a login.
 const USER: &str = "\0cassandra\0cassandra";
 
-/// A row: the bytes of each column, or nothing where it is null.
+/// A row: the bytes of each column, or `None` if it is null.
 pub type Row = Vec<Option<Vec<u8>>>;
 
-/// How many replicas have to take part in a query.
+/// A consistency level: how many replicas take part in a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Consistency {
-    /// One of them.
+    /// One replica.
     One = 1,
-    /// More than half of them.
+    /// More than half of the replicas.
     Quorum = 4,
-    /// Each of them.
+    /// Every replica.
     All = 5,
-    /// More than half of them, after whatever lightweight transaction is under way: for reads.
+    /// More than half of the replicas, after any lightweight transaction in progress. For reads.
     Serial = 8,
 }
 
-/// Why a query has no rows to show.
+/// Why a query failed.
 #[derive(Debug)]
 pub enum CqlError {
-    /// The node says so.
+    /// The node returned an error.
     Answer {
-        /// As listed in the protocol, such as `0x1000`: not enough replicas.
+        /// The code in the protocol, such as `0x1000`: not enough replicas.
         code: i32,
-        /// In words.
+        /// The message.
         message: String,
     },
-    /// The node says nothing.
+    /// The connection failed, or the node did not respond.
     Connection(Error),
 }
 
@@ -62,7 +62,7 @@ impl From<Error> for CqlError {
     }
 }
 
-/// What messages are called on the wire.
+/// Opcodes of messages.
 mod opcode {
     pub(super) const ERROR: u8 = 0x00;
     pub(super) const STARTUP: u8 = 0x01;
@@ -71,31 +71,31 @@ mod opcode {
     pub(super) const AUTH_RESPONSE: u8 = 0x0f;
 }
 
-/// Sends a query on a connection of its own. Whoever is asked for a password is the default user.
+/// Sends a query on a connection of its own. If the node requires a login, as the default user.
 pub(crate) async fn query(
     address: (Ipv4Addr, u16),
     query: &str,
     consistency: Consistency,
 ) -> Result<Vec<Row>, CqlError> {
-    let talk = async {
+    let conversation = async {
         let mut stream = TcpStream::connect(address).await?;
         let startup = [&1_u16.to_be_bytes()[..], &short("CQL_VERSION"), &short("3.0.0")].concat();
-        let (answer, _) = ask(&mut stream, opcode::STARTUP, &startup).await?;
-        if answer == opcode::AUTHENTICATE {
-            ask(&mut stream, opcode::AUTH_RESPONSE, &long(USER)).await?;
+        let (reply, _) = send(&mut stream, opcode::STARTUP, &startup).await?;
+        if reply == opcode::AUTHENTICATE {
+            send(&mut stream, opcode::AUTH_RESPONSE, &long(USER)).await?;
         }
-        // Flag 2: rows without a description of their columns.
-        let question = [&long(query)[..], &[0, consistency as u8, 2]].concat();
-        let (_, result) = ask(&mut stream, opcode::QUERY, &question).await?;
+        // Flag 2: rows without column metadata.
+        let body = [&long(query)[..], &[0, consistency as u8, 2]].concat();
+        let (_, result) = send(&mut stream, opcode::QUERY, &body).await?;
         Ok(rows(&mut Body(&result))?)
     };
-    tokio::time::timeout(PATIENCE, talk)
+    tokio::time::timeout(TIMEOUT, conversation)
         .await
         .unwrap_or_else(|_| Err(Error::from(ErrorKind::TimedOut).into()))
 }
 
-/// Sends a message and returns the opcode and the body of the answer.
-async fn ask(stream: &mut TcpStream, opcode: u8, body: &[u8]) -> Result<(u8, Vec<u8>), CqlError> {
+/// Sends a message, and returns the opcode and the body of the reply.
+async fn send(stream: &mut TcpStream, opcode: u8, body: &[u8]) -> Result<(u8, Vec<u8>), CqlError> {
     let length = u32::try_from(body.len()).expect("a short message").to_be_bytes();
     stream.write_all(&[&[4, 0, 0, 0, opcode], &length[..], body].concat()).await?;
 
@@ -117,7 +117,7 @@ async fn ask(stream: &mut TcpStream, opcode: u8, body: &[u8]) -> Result<(u8, Vec
     Ok((opcode, body.0.to_vec()))
 }
 
-/// The rows of a result; none if it is of another kind.
+/// Returns the rows of a result; none if the result is of another kind.
 fn rows(result: &mut Body<'_>) -> Result<Vec<Row>, Error> {
     const ROWS: i32 = 2;
     if result.int()? != ROWS {
@@ -127,7 +127,7 @@ fn rows(result: &mut Body<'_>) -> Result<Vec<Row>, Error> {
     (0..rows).map(|_| (0..columns).map(|_| result.bytes()).collect()).collect()
 }
 
-/// What is left to read of a message.
+/// The unread rest of a message.
 struct Body<'a>(&'a [u8]);
 
 impl Body<'_> {
@@ -150,20 +150,20 @@ impl Body<'_> {
         Ok(String::from_utf8_lossy(self.take(length.into())?).into_owned())
     }
 
-    /// Of a negative length where it is null.
+    /// Reads bytes; a negative length stands for null.
     fn bytes(&mut self) -> Result<Option<Vec<u8>>, Error> {
         let length = usize::try_from(self.int()?).ok();
         length.map(|length| Ok(self.take(length)?.to_vec())).transpose()
     }
 }
 
-/// A text with its length in two bytes.
+/// Returns a text after its length in two bytes.
 fn short(text: &str) -> Vec<u8> {
     let length = u16::try_from(text.len()).expect("a short text").to_be_bytes();
     [&length[..], text.as_bytes()].concat()
 }
 
-/// A text with its length in four bytes.
+/// Returns a text after its length in four bytes.
 fn long(text: &str) -> Vec<u8> {
     let length = u32::try_from(text.len()).expect("a text of a query's length").to_be_bytes();
     [&length[..], text.as_bytes()].concat()

@@ -1,10 +1,10 @@
-//! A directory for what a server keeps.
+//! A directory for a server's files.
 
 use std::path::{Path, PathBuf};
 
 use crate::lifeline::Lifeline;
 
-/// Dropped, or left behind by a process that ended, it is removed. To be dropped after its server.
+/// A directory that is removed when it is dropped, or when this process ends. Drop it after its server.
 #[derive(Debug)]
 pub(crate) struct Files {
     path: PathBuf,
@@ -14,9 +14,9 @@ pub(crate) struct Files {
 impl Files {
     pub(crate) fn new() -> Self {
         let path = tempfile::tempdir().expect("a directory for a server's files").keep();
-        // Again and again: when a process ends, its servers are ended at the same time, and may still write.
+        // Repeatedly: when this process ends, its servers are ended at the same time, and may still write.
         let remove =
-            format!("for again in $(seq 100); do rm -rf '{}' && break; sleep 0.1; done", path.display());
+            format!("for attempt in $(seq 100); do rm -rf '{}' && break; sleep 0.1; done", path.display());
         Self { _lifeline: Lifeline::new(&remove), path }
     }
 

@@ -1,4 +1,4 @@
-//! A server, in a container or as a process of this machine.
+//! Starts a server, in a container or as a process of this machine.
 
 use std::fmt;
 use std::future::Future;
@@ -11,18 +11,18 @@ use crate::wait::Deadline;
 /// How to start a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Launch {
-    /// With a tag.
+    /// The image, with a tag.
     pub(crate) image: String,
-    /// On the path, in the image or on this machine.
+    /// The program, which is on the path in the image and on this machine.
     pub(crate) program: &'static str,
     pub(crate) arguments: Vec<String>,
-    /// Beside that of the image, or of this process.
+    /// Variables in addition to those of the image or of this process.
     pub(crate) environment: Vec<(&'static str, &'static str)>,
     /// A directory that the server sees under the same path.
     pub(crate) files: Option<PathBuf>,
 }
 
-/// A server that was started. Dropped, it is gone.
+/// A server that was started. Dropping it ends the server.
 #[derive(Debug)]
 pub(crate) enum Server {
     Container(Container),
@@ -30,23 +30,23 @@ pub(crate) enum Server {
 }
 
 impl Launch {
-    /// Starts it and waits until it answers.
+    /// Starts the server and waits until it responds.
     pub(crate) async fn start<A: Future<Output = bool>>(
         &self,
         deadline: Deadline,
-        answers: impl Fn() -> A,
+        responds: impl Fn() -> A,
     ) -> Server {
-        let server = self.start_silent().await;
-        while !answers().await {
-            let lost = !server.is_running().await || !deadline.lasts().await;
-            assert!(!lost, "no answer of {self}\n{}", server.log().await);
+        let server = self.start_without_waiting().await;
+        while !responds().await {
+            let failed = !server.is_running().await || !deadline.allows_another().await;
+            assert!(!failed, "{self} does not respond\n{}", server.log().await);
         }
-        // Otherwise it was the answer of somebody else in that place.
+        // Otherwise another server responded on that port.
         assert!(server.is_running().await, "{self} has ended\n{}", server.log().await);
         server
     }
 
-    async fn start_silent(&self) -> Server {
+    async fn start_without_waiting(&self) -> Server {
         match std::env::var("TOLLGATE_TEST_SERVERS").as_deref() {
             Ok("processes") => Server::Process(Process::start(self)),
             Ok("containers") | Err(_) => Server::Container(Container::start(self).await),
@@ -63,12 +63,12 @@ impl Server {
         }
     }
 
-    /// Returns when it is gone.
+    /// Kills it, and returns when it has ended.
     pub(crate) async fn kill(self) {
-        tokio::task::spawn_blocking(move || drop(self)).await.expect("a server that is killed");
+        tokio::task::spawn_blocking(move || drop(self)).await.expect("the server is killed");
     }
 
-    /// Stops its every thread where it is.
+    /// Suspends all its threads.
     pub(crate) async fn freeze(&self) {
         match self {
             Self::Container(container) => container.freeze().await,
@@ -83,7 +83,7 @@ impl Server {
         }
     }
 
-    /// What it has printed.
+    /// Returns what it has printed.
     pub(crate) async fn log(&self) -> String {
         let bytes = match self {
             Self::Container(container) => container.log().await,

@@ -1,9 +1,10 @@
-//! Real servers, started by the tests that need them and gone with them.
+//! Real Redis servers and Cassandra nodes for tests: started by the test that needs them, and ended with it.
 //!
-//! A server runs in a container on the host's network, so that its port is one of this machine and a cluster is what
-//! it is in production. With `TOLLGATE_TEST_SERVERS=processes` in the environment it is a plain process instead, which
-//! needs `redis-server` and `cassandra` on the path. `./scripts/test` sees to either. `TOLLGATE_TEST_REDIS_IMAGE` and
-//! `TOLLGATE_TEST_CASSANDRA_IMAGE` name other images than `redis:7` and `cassandra:5`.
+//! A server runs in a container on the host's network, so that clients reach every server of a cluster by the address
+//! that the cluster announces. With `TOLLGATE_TEST_SERVERS=processes` in the environment it runs as a plain process
+//! instead, which requires `redis-server` and `cassandra` on the path. `./scripts/test` prepares either.
+//! `TOLLGATE_TEST_REDIS_IMAGE` and `TOLLGATE_TEST_CASSANDRA_IMAGE` select other images than `redis:7` and
+//! `cassandra:5`.
 //!
 //! ```no_run
 //! use tollgate_testkit::Redis;
@@ -17,7 +18,7 @@
 //! # }
 //! ```
 //!
-//! A [`Cassandra`] is used likewise, and keeps its data when it is killed:
+//! A [`Cassandra`] node works the same way, and keeps its data when it is killed:
 //!
 //! ```no_run
 //! use tollgate_testkit::CassandraCluster;
@@ -31,20 +32,22 @@
 //! # }
 //! ```
 //!
-//! Nothing here is a result that a test would handle: what cannot be done panics and says why.
+//! Functions panic with the reason instead of returning errors that no test would handle.
 //!
 //! # Layout
 //!
-//! - [`Redis`]; [`RedisCluster`] with its [`Migration`] of a slot; [`RedisSentinel`]; [`redis_url`] for a suite.
+//! - [`Redis`]; [`RedisCluster`] with the [`Migration`] of a slot; [`RedisSentinel`]; [`redis_url`] for a suite.
 //! - [`Cassandra`]; [`CassandraCluster`]; [`cassandra_url`] for a suite.
-//! - `launch`: a server in a `container` or as a `process`. `lifeline`: how it ends, come what may. `port`: where it listens.
-//!   `files`: what it keeps.
-//! - [`Reply`] (`wire`), [`Row`] and [`CqlError`] (`cql`): just enough of the protocols, so that servers are not set up by
-//!   the client under test.
-//! - `wait`: waiting for what a server does in its own time.
+//! - `launch`: starts a server in a `container` or as a `process`. `lifeline`: ends it, even if the test is killed.
+//!   `port`: free ports and addresses. `files`: directories for a server's files.
+//! - [`Reply`] (`wire`), [`Row`] and [`CqlError`] (`cql`): the part of the protocols that tests need, so that servers
+//!   are not set up by the client under test.
+//! - [`RedisProxy`], [`CassandraProxy`]: proxies that lose, delay or cut what a client and its server exchange.
+//! - [`until`], [`in_time`], [`eventually`] (`wait`): bounded waits for what a server does in its own time.
 
 mod cassandra;
 mod cassandra_cluster;
+mod cassandra_proxy;
 mod cluster;
 mod container;
 mod cql;
@@ -55,15 +58,19 @@ mod migration;
 mod port;
 mod process;
 mod redis;
+mod redis_proxy;
 mod sentinel;
 mod wait;
 mod wire;
 
 pub use cassandra::{Cassandra, QUICK, cassandra_url};
 pub use cassandra_cluster::CassandraCluster;
+pub use cassandra_proxy::{CassandraProxy, Fault};
 pub use cluster::RedisCluster;
 pub use cql::{Consistency, CqlError, Row};
 pub use migration::Migration;
 pub use redis::{Redis, redis_url};
+pub use redis_proxy::RedisProxy;
 pub use sentinel::RedisSentinel;
+pub use wait::{eventually, in_time, until};
 pub use wire::Reply;

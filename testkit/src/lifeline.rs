@@ -1,9 +1,9 @@
-//! What ends a server for sure: dropped by a test, or left behind by a process that was killed.
+//! Ends a server when a test drops it, and also when the process of the test is killed.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
-/// A shell that waits for the end of its input, which only this process holds open, and then runs a command.
+/// A shell that waits for the end of its input, which only this process holds open, and then runs a cleanup command.
 #[derive(Debug)]
 pub(crate) struct Lifeline(Child);
 
@@ -14,15 +14,15 @@ impl Lifeline {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // Out of reach of the terminal's interrupt, which ends the tests.
+            // A process group of its own: the terminal's interrupt, which ends the tests, must not end it.
             .process_group(0)
             .spawn()
-            .expect("a shell that ends the server");
+            .expect("a shell starts");
         Self(shell)
     }
 
-    /// Runs the command, and returns when it has run.
-    pub(crate) fn cut(&mut self) {
+    /// Runs the command, and returns when it has completed.
+    pub(crate) fn run(&mut self) {
         drop(self.0.stdin.take());
         let _ = self.0.wait();
     }
@@ -30,6 +30,6 @@ impl Lifeline {
 
 impl Drop for Lifeline {
     fn drop(&mut self) {
-        self.cut();
+        self.run();
     }
 }

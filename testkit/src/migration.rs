@@ -1,10 +1,10 @@
-//! A slot on its way from one primary of a cluster to another.
+//! The migration of a slot from one primary of a cluster to another.
 
 use crate::cluster::RedisCluster;
 use crate::redis::Redis;
 
-/// A slot that moves. In between, its old primary answers `ASK` for keys that it does not have (any more), and the new
-/// one serves whoever says `ASKING`; once finished, the old one answers `MOVED`.
+/// The migration of a slot. During it, the old primary replies `ASK` for keys that it does not have, and the new one
+/// serves requests that follow `ASKING`. After it, the old primary replies `MOVED`.
 #[derive(Debug)]
 pub struct Migration<'a> {
     cluster: &'a RedisCluster,
@@ -14,7 +14,7 @@ pub struct Migration<'a> {
 }
 
 impl<'a> Migration<'a> {
-    pub(crate) async fn begin(cluster: &'a RedisCluster, slot: u16, from: usize, to: usize) -> Self {
+    pub(crate) async fn start(cluster: &'a RedisCluster, slot: u16, from: usize, to: usize) -> Self {
         let migration = Self { cluster, slot: slot.to_string(), from, to };
         let (source, target) = (migration.source(), migration.target());
         let (source_id, target_id) = (id(source).await, id(target).await);
@@ -23,17 +23,17 @@ impl<'a> Migration<'a> {
         migration
     }
 
-    /// Where the slot comes from.
+    /// Returns the old primary.
     pub fn source(&self) -> &'a Redis {
         &self.cluster.servers()[self.from]
     }
 
-    /// Where it goes.
+    /// Returns the new primary.
     pub fn target(&self) -> &'a Redis {
         &self.cluster.servers()[self.to]
     }
 
-    /// Moves the keys that are in the slot now.
+    /// Moves the keys that are in the slot.
     pub async fn move_keys(&self) {
         loop {
             let keys = self.source().call(&["CLUSTER", "GETKEYSINSLOT", &self.slot, "100"]).await.texts();
@@ -47,15 +47,15 @@ impl<'a> Migration<'a> {
         }
     }
 
-    /// Moves what is left, tells every primary who has the slot now, and waits until all servers know.
+    /// Moves the remaining keys, assigns the slot to the new primary, and waits until all servers agree.
     pub async fn finish(self) {
         self.move_keys().await;
         let target_id = id(self.target()).await;
-        let hand_over = ["CLUSTER", "SETSLOT", &self.slot, "NODE", &target_id];
-        // The target first: a slot that its source has given up must have somebody to serve it.
-        self.target().call(&hand_over).await;
-        self.source().call(&hand_over).await;
-        self.cluster.served_by(self.slot.parse().expect("a slot"), self.to).await;
+        let assign = ["CLUSTER", "SETSLOT", &self.slot, "NODE", &target_id];
+        // The target first, so that the slot always has an owner.
+        self.target().call(&assign).await;
+        self.source().call(&assign).await;
+        self.cluster.served_by(self.slot.parse().expect("a slot is a number"), self.to).await;
     }
 }
 

@@ -1,18 +1,18 @@
-//! Ports and addresses for servers.
+//! Free ports and addresses for servers.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Below the ports that systems hand out to clients: while a server is down, nobody else gets its port.
+/// Below the ephemeral ports of clients: while a server is down, no client gets its port.
 const FIRST: u16 = 10_000;
-/// As many as there are, and as far as a cluster's bus is from its port.
+/// The number of ports, and the distance between a server's port and its cluster bus.
 const COUNT: u16 = 10_000;
 
-/// A port that nobody listens on, nor on the cluster bus that belongs to it.
+/// Returns a port that is free, and whose cluster bus port is free as well.
 pub(crate) fn free() -> u16 {
-    // Test processes that run at the same time start at different ends.
+    // Test processes that run at the same time start at different ports.
     static NEXT: LazyLock<AtomicU16> = LazyLock::new(|| {
         let [one, two, ..] = RandomState::new().hash_one("port").to_le_bytes();
         AtomicU16::new(u16::from_le_bytes([one, two]))
@@ -24,9 +24,9 @@ pub(crate) fn free() -> u16 {
         .expect("a free port")
 }
 
-/// A loopback address on which nobody listens on any of these ports. All of 127.0.0.0/8 is loopback.
+/// Returns a loopback address on which these ports are free. All of 127.0.0.0/8 is loopback.
 pub(crate) fn free_address(ports: &[u16]) -> Ipv4Addr {
-    // At random, of sixteen million: test processes that run at the same time hardly meet.
+    // Random, out of sixteen million, so that test processes that run at the same time hardly collide.
     let random = |_| {
         let [one, two, three, ..] = RandomState::new().hash_one("address").to_le_bytes();
         Ipv4Addr::new(127, one, two, three.clamp(1, 254))

@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use crate::launch::Launch;
 use crate::lifeline::Lifeline;
 
-/// Dropped, it is killed.
+/// A process. Dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct Process {
     child: Mutex<Child>,
@@ -18,8 +18,8 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(launch: &Launch) -> Self {
-        let log = tempfile::tempfile().expect("a file for the server's log");
-        let output = || log.try_clone().expect("a file for the server's log");
+        let log = tempfile::tempfile().expect("a log file is created");
+        let output = || log.try_clone().expect("a log file is created");
         let child = Command::new(launch.program)
             .args(&launch.arguments)
             .envs(launch.environment.iter().copied())
@@ -29,7 +29,7 @@ impl Process {
             .spawn()
             .unwrap_or_else(|error| {
                 panic!(
-                    "cannot start {}: {error}\nInstall it, or run ./scripts/test without TOLLGATE_TEST_SERVERS=processes.",
+                    "cannot start {}: {error}\nInstall it, or unset TOLLGATE_TEST_SERVERS to use containers.",
                     launch.program
                 )
             });
@@ -38,27 +38,27 @@ impl Process {
     }
 
     pub(crate) fn is_running(&self) -> bool {
-        matches!(self.child.lock().expect("a child").try_wait(), Ok(None))
+        matches!(self.child.lock().expect("the lock is not poisoned").try_wait(), Ok(None))
     }
 
-    /// Sends it a signal, by name.
+    /// Sends it a signal by name.
     pub(crate) fn signal(&self, name: &str) {
-        let pid = self.child.lock().expect("a child").id();
+        let pid = self.child.lock().expect("the lock is not poisoned").id();
         let status = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status();
-        assert!(status.is_ok_and(|status| status.success()), "no SIG{name} for process {pid}");
+        assert!(status.is_ok_and(|status| status.success()), "SIG{name} was not sent to process {pid}");
     }
 
     pub(crate) fn log(&self) -> Vec<u8> {
         let (mut log, mut bytes) = (&self.log, Vec::new());
-        log.rewind().and_then(|()| log.read_to_end(&mut bytes)).expect("the server's log");
+        log.rewind().and_then(|()| log.read_to_end(&mut bytes)).expect("the log is readable");
         bytes
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // In this order: until a child is waited for, its number is nobody else's.
-        self.lifeline.cut();
+        // In this order: until a child is waited for, its process id is not reused.
+        self.lifeline.run();
         let _ = self.child.get_mut().map(Child::wait);
     }
 }

@@ -11,7 +11,7 @@ use crate::port;
 use crate::wait::Deadline;
 use crate::wire::{self, Reply};
 
-/// For this machine only, and without a file: replicas sync from memory to memory, and at once.
+/// Listens on loopback only and writes no files: replicas sync from memory to memory, without a delay.
 const ALWAYS: &[[&str; 2]] = &[
     ["--bind", "127.0.0.1"],
     ["--protected-mode", "no"],
@@ -22,7 +22,7 @@ const ALWAYS: &[[&str; 2]] = &[
     ["--repl-diskless-load", "swapdb"],
 ];
 
-/// A real Redis server that keeps nothing on disk. Dropped, it is gone.
+/// A real Redis server without persistence. Dropping it ends the server.
 #[derive(Debug)]
 pub struct Redis {
     port: u16,
@@ -31,7 +31,8 @@ pub struct Redis {
     server: Option<Server>,
 }
 
-/// Where a suite finds a Redis: in `TOLLGATE_TEST_REDIS`, or else a server that lives as long as this process.
+/// Returns the URL of a Redis for a test suite: `TOLLGATE_TEST_REDIS`, or else that of a server that runs for as long
+/// as this process.
 pub async fn redis_url() -> String {
     static SHARED: OnceCell<Redis> = OnceCell::const_new();
     match std::env::var("TOLLGATE_TEST_REDIS") {
@@ -41,13 +42,13 @@ pub async fn redis_url() -> String {
 }
 
 impl Redis {
-    /// Starts a server and waits until it answers. Arguments are those of `redis-server`, such as
-    /// `["--requirepass", "secret"]`; with a `--tls-cert-file` among them it speaks TLS, and only that.
+    /// Starts a server and waits until it responds. Arguments are those of `redis-server`, such as
+    /// `["--requirepass", "secret"]`. With `--tls-cert-file` it accepts only TLS.
     pub async fn start(arguments: &[&str]) -> Self {
         Self::with(None, arguments).await
     }
 
-    /// Starts a server that sees a directory under the same path, for certificates and the like.
+    /// Starts a server with access to a directory, under the same path: for certificates and other files.
     pub async fn start_with_files(directory: &Path, arguments: &[&str]) -> Self {
         Self::with(Some(directory), arguments).await
     }
@@ -61,7 +62,7 @@ impl Redis {
         Self::launch(port, tls, files, [listen, ALWAYS.as_flattened(), arguments].concat()).await
     }
 
-    /// Starts what listens on a port once it has these arguments.
+    /// Starts a server whose arguments make it listen on `port`.
     pub(crate) async fn launch(port: u16, tls: bool, files: Option<&Path>, arguments: Vec<&str>) -> Self {
         let launch = Launch {
             image: std::env::var("TOLLGATE_TEST_REDIS_IMAGE").unwrap_or_else(|_| "redis:7".to_owned()),
@@ -75,61 +76,61 @@ impl Redis {
         redis
     }
 
-    /// Its port on 127.0.0.1, the same after each start.
+    /// Returns its port on 127.0.0.1, the same after each start.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// `127.0.0.1:port`.
+    /// Returns `127.0.0.1:port`.
     pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// `redis://127.0.0.1:port`, or `rediss://` if it speaks TLS.
+    /// Returns `redis://127.0.0.1:port`, or `rediss://` with TLS.
     pub fn url(&self) -> String {
         format!("{}://{}", if self.tls { "rediss" } else { "redis" }, self.address())
     }
 
-    /// Whether it was started and not killed. A frozen server counts as running.
+    /// Returns whether it was started and not killed. A frozen server counts as running.
     pub fn is_running(&self) -> bool {
         self.server.is_some()
     }
 
-    /// Kills it at once, without a word to its clients.
+    /// Kills it at once, without a shutdown that its clients would notice.
     pub async fn kill(&mut self) {
         if let Some(server) = self.server.take() {
             server.kill().await;
         }
     }
 
-    /// Starts it on the same port with the same arguments, killing it first if it runs. Its memory is empty.
+    /// Starts it on the same port with the same arguments and no data. Kills it first if it is running.
     pub async fn start_again(&mut self) {
         self.kill().await;
-        let deadline = Deadline::new("a server that answers");
-        self.server = Some(self.launch.start(deadline, || self.answers()).await);
+        let deadline = Deadline::new("a server that responds");
+        self.server = Some(self.launch.start(deadline, || self.responds()).await);
     }
 
-    /// An error is an answer too, such as that a password is missing.
-    async fn answers(&self) -> bool {
-        let greeting: &[&[&str]] = if self.tls { &[] } else { &[&["PING"]] };
-        wire::call(self.port, greeting).await.is_ok()
+    /// Sends a `PING`. An error is a response too, such as that a password is required.
+    async fn responds(&self) -> bool {
+        let commands: &[&[&str]] = if self.tls { &[] } else { &[&["PING"]] };
+        wire::call(self.port, commands).await.is_ok()
     }
 
-    /// Stops it where it is: connections stay open, and nothing is answered until [`thaw`](Self::thaw).
+    /// Suspends it: connections stay open, and it does not respond until [`thaw`](Self::thaw).
     pub async fn freeze(&self) {
         self.running().freeze().await;
     }
 
-    /// Lets it go on after [`freeze`](Self::freeze).
+    /// Resumes it after [`freeze`](Self::freeze).
     pub async fn thaw(&self) {
         self.running().thaw().await;
     }
 
     fn running(&self) -> &Server {
-        self.server.as_ref().expect("a server that was not killed")
+        self.server.as_ref().expect("the server was not killed")
     }
 
-    /// Sends a command on a connection of its own; panics unless it succeeds. Not over TLS.
+    /// Sends a command on a connection of its own. Panics if it fails. Not over TLS.
     pub async fn call(&self, command: &[&str]) -> Reply {
         match self.try_call(command).await {
             Ok(Reply::Error(error)) => panic!("{command:?} on {self}: {error}"),
@@ -143,7 +144,7 @@ impl Redis {
         self.try_calls(&[command]).await
     }
 
-    /// Sends commands on one connection, such as `ASKING` and what is asked. Returns the last reply.
+    /// Sends commands on one connection, such as `ASKING` and a `GET`. Returns the last reply.
     pub async fn try_calls(&self, commands: &[&[&str]]) -> Result<Reply> {
         wire::call(self.port, commands).await
     }

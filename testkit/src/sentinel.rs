@@ -1,4 +1,4 @@
-//! A Redis primary with a replica, watched by Sentinels.
+//! A Redis primary with a replica, monitored by Sentinels.
 
 use std::path::Path;
 
@@ -9,12 +9,12 @@ use crate::redis::Redis;
 use crate::wait::Deadline;
 use crate::wire::Reply;
 
-/// A primary and its replica with three Sentinels, all on ports of 127.0.0.1. Dropped, they are gone.
+/// A primary and its replica with three Sentinels, all on ports of 127.0.0.1. Dropping it ends the servers.
 #[derive(Debug)]
 pub struct RedisSentinel {
     servers: Vec<Redis>,
     sentinels: Vec<Redis>,
-    // The Sentinels' configurations, which they rewrite. Last, so that it goes when they have gone.
+    // The Sentinels' configurations, which they rewrite. Last, so that the files are deleted after they have ended.
     _files: TempDir,
 }
 
@@ -22,72 +22,73 @@ impl RedisSentinel {
     /// The name under which the Sentinels know the primary.
     pub const NAME: &str = "tollgate";
 
-    /// Starts them all, and waits until the Sentinels know each other and the replica.
+    /// Starts all servers, and waits until the Sentinels have discovered each other and the replica.
     pub async fn start() -> Self {
         let primary = Redis::start(&[]).await;
         let port = primary.port().to_string();
         let replica = Redis::start(&["--replicaof", "127.0.0.1", &port]).await;
         replication(&replica, "master_link_status", "up").await;
 
-        let files = tempfile::tempdir().expect("a directory for the Sentinels' files");
+        let files = tempfile::tempdir().expect("a directory for the Sentinels");
         let mut sentinels = Vec::new();
         for _ in 0..3 {
             sentinels.push(start_sentinel(files.path(), &port).await);
         }
         let all = Self { servers: vec![primary, replica], sentinels, _files: files };
         let known = [("flags", "master"), ("num-slaves", "1"), ("num-other-sentinels", "2")];
-        all.sentinels_say(&["SENTINEL", "MASTER", Self::NAME], &known).await;
+        all.sentinels_report(&["SENTINEL", "MASTER", Self::NAME], &known).await;
         all
     }
 
-    /// The Sentinels.
+    /// Returns the Sentinels.
     pub fn sentinels(&self) -> &[Redis] {
         &self.sentinels
     }
 
-    /// The two servers, also one that was killed.
+    /// Returns both servers, a killed one included.
     pub fn servers(&self) -> &[Redis] {
         &self.servers
     }
 
-    /// The server that all Sentinels name as the primary.
+    /// Returns the server that all Sentinels name as the primary.
     pub async fn primary(&self) -> &Redis {
-        &self.servers[self.named(|_| true).await]
+        &self.servers[self.named_primary(|_| true).await]
     }
 
-    /// Kills the primary and waits until all Sentinels name the replica in its place, which then takes writes.
+    /// Kills the primary and waits until all Sentinels name the replica as the primary, and it accepts writes.
     pub async fn fail_over(&mut self) {
-        let killed = self.named(|_| true).await;
+        let killed = self.named_primary(|_| true).await;
         self.servers[killed].kill().await;
-        let promoted = self.named(|index| index != killed).await;
+        let promoted = self.named_primary(|index| index != killed).await;
         replication(&self.servers[promoted], "role", "master").await;
     }
 
-    /// Starts the killed server as a replica of the other, and waits until it is in sync and all Sentinels find it well.
+    /// Starts the killed server as a replica of the other, and waits until it is in sync and all Sentinels find it
+    /// healthy.
     pub async fn start_again(&mut self) {
-        let primary = self.named(|_| true).await;
+        let primary = self.named_primary(|_| true).await;
         let (killed, port) = (1 - primary, self.servers[primary].port().to_string());
         let killed = &mut self.servers[killed];
         killed.start_again().await;
-        // As its configuration would say if it kept one: Sentinels take half a minute to find out.
+        // As a persisted configuration would: Sentinels take half a minute to reconfigure it.
         killed.call(&["REPLICAOF", "127.0.0.1", &port]).await;
         replication(killed, "master_link_status", "up").await;
-        self.sentinels_say(&["SENTINEL", "REPLICAS", Self::NAME], &[("flags", "slave")]).await;
+        self.sentinels_report(&["SENTINEL", "REPLICAS", Self::NAME], &[("flags", "slave")]).await;
     }
 
-    /// Waits until all Sentinels say this.
-    async fn sentinels_say(&self, question: &[&str], wanted: &[(&str, &str)]) {
+    /// Waits until all Sentinels report these fields.
+    async fn sentinels_report(&self, command: &[&str], wanted: &[(&str, &str)]) {
         for sentinel in &self.sentinels {
-            let deadline = Deadline::new("a Sentinel that knows the others");
+            let deadline = Deadline::new("a Sentinel that has discovered the others");
             loop {
-                let mut answer = sentinel.call(question).await;
-                // Of one replica, in a list of replicas.
-                if let Reply::List(items) = &mut answer
+                let mut reply = sentinel.call(command).await;
+                // A list of replicas, with one replica.
+                if let Reply::List(items) = &mut reply
                     && matches!(items[..], [Reply::List(_)])
                 {
-                    answer = items.remove(0);
+                    reply = items.remove(0);
                 }
-                let state = answer.texts();
+                let state = reply.texts();
                 if wanted.iter().all(|&(name, value)| state.windows(2).any(|pair| pair == [name, value])) {
                     break;
                 }
@@ -96,8 +97,8 @@ impl RedisSentinel {
         }
     }
 
-    /// The index of the primary that all Sentinels name, once it is as wanted.
-    async fn named(&self, wanted: impl Fn(usize) -> bool) -> usize {
+    /// Returns the index of the primary that all Sentinels name, once it is as wanted.
+    async fn named_primary(&self, wanted: impl Fn(usize) -> bool) -> usize {
         let deadline = Deadline::new("Sentinels that name one primary");
         loop {
             let mut named = Vec::new();
@@ -116,7 +117,7 @@ impl RedisSentinel {
     }
 }
 
-/// Waits until a server says this about its replication.
+/// Waits until a field of a server's `INFO replication` has this value.
 async fn replication(server: &Redis, field: &str, value: &str) {
     let deadline = Deadline::new("replication");
     loop {
@@ -130,8 +131,8 @@ async fn replication(server: &Redis, field: &str, value: &str) {
 async fn start_sentinel(files: &Path, primary: &str) -> Redis {
     let (port, name, directory) = (port::free(), RedisSentinel::NAME, files.display());
     let path = files.join(format!("sentinel-{port}.conf"));
-    // Sentinels try a new connection once a second, so those with less deadline take a server for dead that they have
-    // only just switched to.
+    // Sentinels reconnect once a second: with less time than this they take a server for dead that they have only just
+    // switched to.
     let configuration = format!(
         "port {port}
 bind 127.0.0.1
@@ -142,6 +143,6 @@ sentinel down-after-milliseconds {name} 2000
 sentinel failover-timeout {name} 2000
 "
     );
-    std::fs::write(&path, configuration).expect("a Sentinel's configuration");
+    std::fs::write(&path, configuration).expect("a Sentinel's configuration is written");
     Redis::launch(port, false, Some(files), vec![&path.display().to_string(), "--sentinel"]).await
 }

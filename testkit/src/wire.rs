@@ -1,4 +1,4 @@
-//! Just enough of the Redis protocol to set up servers and look at them.
+//! The part of the Redis protocol that setting up and inspecting servers needs.
 
 use std::io::{Error, ErrorKind, Result};
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-/// A server that is frozen does not answer.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// A frozen server never responds.
+const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What a server answers.
+/// A reply of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Reply {
     /// A simple or a bulk string.
@@ -18,14 +18,14 @@ pub enum Reply {
     Error(String),
     /// A number.
     Integer(i64),
-    /// Nothing there.
+    /// No value.
     Null,
     /// Several replies.
     List(Vec<Reply>),
 }
 
 impl Reply {
-    /// The text of a string or an error; of anything else, how it prints.
+    /// Returns the text of a string or an error; of any other reply its debug output.
     pub fn text(&self) -> String {
         match self {
             Self::Text(text) | Self::Error(text) => text.clone(),
@@ -34,7 +34,7 @@ impl Reply {
         }
     }
 
-    /// The items of a list, as texts; none of anything else.
+    /// Returns the items of a list as texts; of any other reply none.
     pub fn texts(&self) -> Vec<String> {
         match self {
             Self::List(items) => items.iter().map(Self::text).collect(),
@@ -42,7 +42,7 @@ impl Reply {
         }
     }
 
-    /// The value in lines of `name:value`, as `INFO` and `CLUSTER INFO` answer.
+    /// Returns the value of a field in lines of `name:value`, the format of `INFO` and `CLUSTER INFO`.
     pub fn field(&self, name: &str) -> Option<String> {
         self.text().lines().find_map(|line| Some(line.strip_prefix(name)?.strip_prefix(':')?.to_owned()))
     }
@@ -50,7 +50,7 @@ impl Reply {
 
 /// Sends commands on a connection of their own, one after the other, and returns the last reply.
 pub(crate) async fn call(port: u16, commands: &[&[&str]]) -> Result<Reply> {
-    let talk = async {
+    let conversation = async {
         let mut stream = BufReader::new(TcpStream::connect(("127.0.0.1", port)).await?);
         let mut last = Reply::Null;
         for command in commands {
@@ -61,22 +61,22 @@ pub(crate) async fn call(port: u16, commands: &[&[&str]]) -> Result<Reply> {
         }
         Ok(last)
     };
-    tokio::time::timeout(PATIENCE, talk).await.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
+    tokio::time::timeout(TIMEOUT, conversation).await.unwrap_or_else(|_| Err(ErrorKind::TimedOut.into()))
 }
 
 async fn reply(stream: &mut BufReader<TcpStream>) -> Result<Reply> {
     let mut line = String::new();
     stream.read_line(&mut line).await?;
-    let strange = || Error::new(ErrorKind::InvalidData, format!("not a reply: {line:?}"));
-    let (kind, rest) = line.trim_end().split_at_checked(1).ok_or_else(strange)?;
-    let number = || rest.parse::<i64>().map_err(|_| strange());
+    let malformed = || Error::new(ErrorKind::InvalidData, format!("not a reply: {line:?}"));
+    let (kind, rest) = line.trim_end().split_at_checked(1).ok_or_else(malformed)?;
+    let number = || rest.parse::<i64>().map_err(|_| malformed());
     Ok(match kind {
         "+" => Reply::Text(rest.to_owned()),
         "-" => Reply::Error(rest.to_owned()),
         ":" => Reply::Integer(number()?),
         "$" | "*" if rest == "-1" => Reply::Null,
         "$" => {
-            let mut bytes = vec![0; usize::try_from(number()?).map_err(|_| strange())? + "\r\n".len()];
+            let mut bytes = vec![0; usize::try_from(number()?).map_err(|_| malformed())? + "\r\n".len()];
             stream.read_exact(&mut bytes).await?;
             bytes.truncate(bytes.len() - "\r\n".len());
             Reply::Text(String::from_utf8_lossy(&bytes).into_owned())
@@ -88,6 +88,6 @@ async fn reply(stream: &mut BufReader<TcpStream>) -> Result<Reply> {
             }
             Reply::List(items)
         }
-        _ => return Err(strange()),
+        _ => return Err(malformed()),
     })
 }

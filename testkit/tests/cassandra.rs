@@ -1,4 +1,4 @@
-//! The Cassandra servers that tests start: that they answer, end, come back with their data, and freeze.
+//! Cassandra nodes that tests start: they respond, end, restart with their data, and freeze as documented.
 
 use std::net::TcpStream;
 
@@ -8,7 +8,7 @@ const KEYSPACE: &str =
     "CREATE KEYSPACE t WITH replication = {'class': 'SimpleStrategy', 'replication_factor': ";
 const TABLE: &str = "CREATE TABLE t.t (id int PRIMARY KEY, n bigint, text text)";
 
-/// One node for all, since each takes seconds to start.
+/// One test with one node, since a node takes seconds to start.
 #[tokio::test]
 async fn a_node_keeps_its_data_when_it_is_killed_or_frozen() {
     let passwords = [("authenticator", "PasswordAuthenticator"), ("authorizer", "CassandraAuthorizer")];
@@ -32,8 +32,8 @@ async fn a_node_keeps_its_data_when_it_is_killed_or_frozen() {
     assert_eq!(node.query(read).await, rows);
 
     node.freeze().await;
-    let silent = node.try_query(read).await;
-    assert!(matches!(silent, Err(CqlError::Connection(_))), "{silent:?}");
+    let frozen = node.try_query(read).await;
+    assert!(matches!(frozen, Err(CqlError::Connection(_))), "{frozen:?}");
     node.thaw().await;
     assert_eq!(node.query(read).await, rows);
 
@@ -43,7 +43,7 @@ async fn a_node_keeps_its_data_when_it_is_killed_or_frozen() {
 }
 
 #[tokio::test]
-async fn a_cluster_does_without_a_node_and_takes_it_back() {
+async fn a_cluster_survives_the_loss_of_a_node_and_it_rejoins() {
     let mut cluster = CassandraCluster::start().await;
     assert_eq!(cluster.url(), format!("cassandra://{}", cluster.addresses().join(",")));
     cluster.node(0).query(&format!("{KEYSPACE} 3}}")).await;

@@ -1,4 +1,4 @@
-//! The servers that tests start: that they answer, end, come back, freeze and fail over as they say.
+//! Redis servers that tests start: they respond, end, restart, freeze and fail over as documented.
 
 use std::io::ErrorKind;
 use std::net::TcpStream;
@@ -7,7 +7,7 @@ use std::process::Command;
 use tollgate_testkit::{Redis, RedisCluster, RedisSentinel, redis_url};
 
 #[tokio::test]
-async fn a_server_has_what_it_was_given() {
+async fn a_server_uses_its_arguments() {
     let redis = Redis::start(&["--requirepass", "secret", "--maxmemory", "16mb"]).await;
     assert!(redis.try_call(&["GET", "a"]).await.unwrap().text().starts_with("NOAUTH"));
     let maxmemory = redis.try_calls(&[&["AUTH", "secret"], &["CONFIG", "GET", "maxmemory"]]).await.unwrap();
@@ -17,12 +17,12 @@ async fn a_server_has_what_it_was_given() {
 
 #[tokio::test]
 #[should_panic(expected = "Bad directive")]
-async fn a_server_that_does_not_start_says_why() {
+async fn a_server_that_does_not_start_reports_why() {
     Redis::start(&["--no-such-option", "1"]).await;
 }
 
 #[tokio::test]
-async fn a_killed_server_comes_back_empty_on_the_same_port() {
+async fn a_killed_server_restarts_empty_on_the_same_port() {
     let mut redis = Redis::start(&[]).await;
     let address = redis.address();
     redis.call(&["SET", "a", "1"]).await;
@@ -38,7 +38,7 @@ async fn a_killed_server_comes_back_empty_on_the_same_port() {
 }
 
 #[tokio::test]
-async fn a_frozen_server_keeps_its_memory_but_is_silent() {
+async fn a_frozen_server_keeps_its_data_and_does_not_respond() {
     let redis = Redis::start(&[]).await;
     redis.call(&["SET", "a", "1"]).await;
     redis.freeze().await;
@@ -48,17 +48,17 @@ async fn a_frozen_server_keeps_its_memory_but_is_silent() {
 }
 
 #[tokio::test]
-async fn a_dropped_server_is_gone() {
+async fn a_dropped_server_ends() {
     let redis = Redis::start(&[]).await;
     let address = redis.address();
-    // The hardest to end.
+    // The hardest state to end it in.
     redis.freeze().await;
     drop(redis);
     assert!(TcpStream::connect(address).is_err());
 }
 
 #[test]
-fn a_server_outside_of_its_runtime_ends_too() {
+fn a_server_ends_without_its_runtime() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let redis = runtime.block_on(Redis::start(&[]));
     drop(runtime);
@@ -69,7 +69,7 @@ fn a_server_outside_of_its_runtime_ends_too() {
 }
 
 #[tokio::test]
-async fn a_server_sees_the_files_it_is_given() {
+async fn a_server_has_access_to_its_files() {
     let files = tempfile::tempdir().unwrap();
     let users = files.path().join("users.acl");
     std::fs::write(&users, "user default off\nuser guest on >secret ~* +@all\n").unwrap();
@@ -79,11 +79,11 @@ async fn a_server_sees_the_files_it_is_given() {
 }
 
 #[tokio::test]
-async fn the_suites_server_is_one_and_the_same() {
-    // An answer to whoever asks for it in a process of its own, which the next test is.
+async fn the_suites_server_is_shared() {
+    // Printed for the next test, which runs this one in a process of its own.
     let url = redis_url().await;
     println!("url={url}");
-    // From wherever a runtime takes it, as a suite's store is opened.
+    // From another task, as a suite opens its store.
     assert_eq!(url, tokio::spawn(redis_url()).await.unwrap());
     if std::env::var("TOLLGATE_TEST_REDIS").is_err() {
         assert!(TcpStream::connect(url.strip_prefix("redis://").unwrap()).is_ok());
@@ -91,20 +91,20 @@ async fn the_suites_server_is_one_and_the_same() {
 }
 
 #[test]
-fn nothing_is_left_when_a_process_ends() {
+fn servers_end_with_their_process() {
     let run = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "the_suites_server_is_one_and_the_same", "--nocapture"])
+        .args(["--exact", "the_suites_server_is_shared", "--nocapture"])
         .env_remove("TOLLGATE_TEST_REDIS")
         .output()
         .unwrap();
     let output = String::from_utf8(run.stdout).unwrap();
     assert!(run.status.success(), "{output}");
     let address = output.lines().find_map(|line| line.split_once("url=redis://")).expect(&output).1;
-    gone(address);
+    until_closed(address);
 }
 
 #[tokio::test]
-async fn a_cluster_fails_over_and_takes_a_server_back() {
+async fn a_cluster_fails_over_and_a_server_rejoins() {
     let mut cluster = RedisCluster::start().await;
     let slot = 42;
     assert_eq!(cluster.primary_of_slot(slot).await, 0);
@@ -117,7 +117,7 @@ async fn a_cluster_fails_over_and_takes_a_server_back() {
 }
 
 #[tokio::test]
-async fn a_slot_that_moves_is_answered_with_ask_and_then_moved() {
+async fn a_migrating_slot_replies_ask_and_then_moved() {
     let cluster = RedisCluster::start().await;
     let key = "a";
     let slot = cluster.servers()[0].call(&["CLUSTER", "KEYSLOT", key]).await.text().parse().unwrap();
@@ -142,7 +142,7 @@ async fn a_slot_that_moves_is_answered_with_ask_and_then_moved() {
 }
 
 #[tokio::test]
-async fn sentinels_name_another_primary_and_take_a_server_back() {
+async fn sentinels_fail_over_and_a_server_rejoins() {
     let mut sentinel = RedisSentinel::start().await;
     let killed = sentinel.primary().await.address();
     sentinel.primary().await.call(&["SET", "a", "1"]).await;
@@ -161,14 +161,14 @@ async fn sentinels_name_another_primary_and_take_a_server_back() {
     assert_eq!(sentinel.primary().await.address(), killed);
 }
 
-/// What ends a server that nobody waits for takes a moment.
-#[expect(clippy::disallowed_methods, reason = "a real server ends in real time")]
-fn gone(address: &str) {
+/// Waits until no server listens: it ends in the background.
+#[expect(clippy::disallowed_methods, reason = "real servers run in real time")]
+fn until_closed(address: &str) {
     for _ in 0..500 {
         if TcpStream::connect(address).is_err() {
             return;
         }
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    panic!("{address} still listens");
+    panic!("a server still listens on {address}");
 }

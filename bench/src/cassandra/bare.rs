@@ -1,4 +1,4 @@
-//! Bare statements on the store's own table, by the store's own driver: what everybody else has to begin with.
+//! Bare statements on the table of the store, through the same driver.
 
 use scylla::client::session::Session;
 use scylla::statement::prepared::PreparedStatement;
@@ -8,11 +8,11 @@ use scylla::value::{CqlValue, Row};
 use super::server::Server;
 use crate::redis::subject::Failure;
 
-/// As long as the state of a token bucket that has been used for a while, with all that the store notes beside it.
+/// The size of the state of a token bucket that has been in use, including the metadata of the store.
 pub const ROW_BYTES: usize = 174;
-/// What the store calls the row of a token bucket named `api`.
+/// The name of the row of a token bucket named `api`.
 pub const ROW: &str = "api~1";
-/// Seconds; longer than a run.
+/// In seconds; longer than a run.
 const TIME_TO_LIVE: i32 = 3_600;
 
 pub struct Bare {
@@ -38,34 +38,34 @@ impl Bare {
         Ok(Self { session, update, select })
     }
 
-    /// Whether the row was as expected, and is now as wanted.
+    /// Writes `after` if the row equals `before`. Returns whether it did.
     pub async fn write(&self, key: &[u8], before: Option<&[u8]>, after: &[u8]) -> Result<bool, Failure> {
         let values = (TIME_TO_LIVE, after, key, ROW, before);
-        let answer = self.session.execute_unpaged(&self.update, values).await?.into_rows_result()?;
-        let row: Row = answer.first_row()?;
+        let result = self.session.execute_unpaged(&self.update, values).await?.into_rows_result()?;
+        let row: Row = result.first_row()?;
         Ok(row.columns.first() == Some(&Some(CqlValue::Boolean(true))))
     }
 
     pub async fn read(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
-        let answer = self.session.execute_unpaged(&self.select, (key, ROW)).await?.into_rows_result()?;
-        Ok(answer.maybe_first_row::<(Vec<u8>,)>()?.map(|(state,)| state))
+        let result = self.session.execute_unpaged(&self.select, (key, ROW)).await?.into_rows_result()?;
+        Ok(result.maybe_first_row::<(Vec<u8>,)>()?.map(|(state,)| state))
     }
 }
 
-/// The partition of a key, as the store names it.
+/// Returns the partition key of the store for a key.
 pub fn partition(namespace: &str, name: &str) -> Vec<u8> {
     let length = u16::try_from(namespace.len()).expect("a short name").to_be_bytes();
     [&[0], &length[..], namespace.as_bytes(), name.as_bytes()].concat()
 }
 
-/// A state that differs from those of other counts.
+/// Returns a state that encodes a count.
 pub fn state(count: u64) -> Vec<u8> {
     let mut state = count.to_be_bytes().to_vec();
     state.resize(ROW_BYTES, 0xa5);
     state
 }
 
-/// What the count was.
+/// Returns the count that a state encodes.
 pub fn count(state: &[u8]) -> Option<u64> {
     state.first_chunk().map(|bytes| u64::from_be_bytes(*bytes))
 }
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_are_as_large_as_the_stores_and_tell_their_count() {
+    fn states_have_the_size_of_the_stores_and_encode_their_count() {
         for number in [0, 1, 1 << 40] {
             assert_eq!((state(number).len(), count(&state(number))), (ROW_BYTES, Some(number)));
         }

@@ -1,4 +1,4 @@
-//! Callers that ask as often as they can, for some time.
+//! Callers that make one call after the other for some time.
 
 use std::time::{Duration, Instant};
 
@@ -6,18 +6,18 @@ use tokio::task::JoinSet;
 
 use crate::redis::subject::Failure;
 
-/// What all callers of a lap did together.
+/// The results of all callers of a lap.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tally {
     pub admitted: u64,
-    /// Those that were admitted before time was up. The others were under way by then.
+    /// Calls that were admitted before the end of the lap. The others were in flight at the end.
     pub in_time: u64,
     pub errors: u64,
     pub first_error: Option<String>,
     pub slowest: Duration,
 }
 
-/// Calls by so many callers, each one call after the other, until the time is up. A call says whether it was admitted.
+/// Lets `callers` callers make one call after the other for `span`. A call returns whether it was admitted.
 #[expect(clippy::disallowed_methods, reason = "a stopwatch needs the machine's time")]
 pub async fn call<F>(
     callers: u32,
@@ -32,22 +32,22 @@ where
     for _ in 0..callers {
         let call = call.clone();
         tasks.spawn(async move {
-            let (mut tally, mut began) = (Tally::default(), Instant::now());
-            while began < end {
-                let answer = call().await;
-                let ended = Instant::now();
-                tally.slowest = tally.slowest.max(ended - began);
-                match answer {
+            let (mut tally, mut start) = (Tally::default(), Instant::now());
+            while start < end {
+                let result = call().await;
+                let now = Instant::now();
+                tally.slowest = tally.slowest.max(now - start);
+                match result {
                     Ok(admitted) => {
                         tally.admitted += u64::from(admitted);
-                        tally.in_time += u64::from(admitted && ended <= end);
+                        tally.in_time += u64::from(admitted && now <= end);
                     }
                     Err(error) => {
                         tally.errors += 1;
                         tally.first_error.get_or_insert_with(|| error.to_string());
                     }
                 }
-                began = ended;
+                start = now;
             }
             tally
         });
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_callers_did_adds_up() {
+    fn tallies_add_up() {
         let tally = |admitted, error: Option<&str>, slowest| Tally {
             admitted,
             in_time: admitted,

@@ -1,7 +1,7 @@
 //! Checks of many keys, one transaction each.
 //!
-//! Every key has been asked about often before it is timed, so that its row is there and the last state of it is known,
-//! to the store and to the floor alike; and so that the node has compiled what it executes.
+//! Every key is checked several times before the timing starts: its row exists, its last state is cached by the store
+//! and by the floor, and the node has compiled the code that it executes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tollgate::{Charge, Key, Limit, LimitError, Limiter};
 
 use super::bare::{self, Bare};
 use super::server::Server;
-use super::{Gathered, connect};
+use super::{CoalescedStore, connect};
 use crate::crowding;
 use crate::keys::{self, Keys, Walk};
 use crate::measure::Plan;
@@ -27,27 +27,27 @@ const ROWS: [&str; 3] = [ONE, FIVE, FLOOR];
 
 pub const IN_FLIGHT: u32 = 64;
 const KEYS: usize = 2_048;
-/// How often every key is asked about before anything is timed: so often that a row has all the stamps it can have.
+/// The number of checks of every key before the timing starts: as many as fill the metadata of a row.
 const BEFORE: u32 = 16;
 
 const RATE: &str = "distinct-checks/s";
 pub const TIME: &str = "distinct-time";
 const CLIENT: &str = "distinct-client-cpu";
 const TRANSACTIONS: &str = "distinct-transactions";
-/// What stands above which figures.
+/// The headings of the columns, and the figures below them.
 const COLUMNS: [(&str, &str); 4] =
     [("checks/s", RATE), ("µs", TIME), ("client-cpu", CLIENT), ("transactions/1000", TRANSACTIONS)];
 /// Per check, over all rounds.
 pub const READS: &str = "distinct-reads";
 
-/// Nothing that a run takes from it comes back before the run has ended.
+/// A limit that refills nothing during a run.
 fn bucket(name: &str) -> Result<Limit, LimitError> {
     Limit::per(10_000, Duration::from_secs(1_000_000)).build(name)
 }
 
 /// One limit of one entity.
 struct One {
-    limiter: Limiter<Gathered>,
+    limiter: Limiter<CoalescedStore>,
     limit: Limit,
 }
 
@@ -60,7 +60,7 @@ impl Remote for One {
 
 /// Five limits of one entity in one request.
 struct Five {
-    limiter: Limiter<Gathered>,
+    limiter: Limiter<CoalescedStore>,
     limits: [Limit; 5],
 }
 
@@ -72,11 +72,11 @@ impl Remote for Five {
     }
 }
 
-/// One conditional update of a row whose last state is known: what no exact limiter on Cassandra can do without. It decides
-/// nothing.
+/// One conditional update of a row whose last state is known: the least work of any exact limiter on Cassandra. It
+/// decides nothing.
 struct Floor {
     bare: Bare,
-    /// How often each key was written.
+    /// The number of writes of each key.
     counts: HashMap<String, AtomicU64>,
 }
 
@@ -89,37 +89,37 @@ impl Remote for Floor {
     }
 }
 
-/// One subject, and how long its rounds took.
-struct Lane {
+/// One subject, and the figures of its rounds.
+struct Entry {
     name: &'static str,
     track: Track,
-    /// Of the subjects that are ours.
-    store: Option<Gathered>,
+    /// `None` for the floor.
+    store: Option<CoalescedStore>,
     transactions: u64,
     reads: u64,
     checks: u64,
     best: Option<Lap>,
 }
 
-/// What one subject did in one round, per check.
+/// The times of one round, per check.
 #[derive(Clone, Copy)]
 struct Lap {
     time: Duration,
     client: Duration,
 }
 
-impl Lane {
-    fn new(name: &'static str, runner: Arc<dyn Runner>, store: Option<Gathered>) -> Self {
+impl Entry {
+    fn new(name: &'static str, runner: Arc<dyn Runner>, store: Option<CoalescedStore>) -> Self {
         Self { name, track: Track::new(runner), store, transactions: 0, reads: 0, checks: 0, best: None }
     }
 
     #[expect(clippy::disallowed_methods, reason = "a stopwatch needs the machine's time")]
     async fn lap(&mut self, load: &Load) -> Result<(), Failure> {
-        let counts = || self.store.as_ref().map(|store| store.store().counts()).unwrap_or_default();
-        let (before, ran, began) = (counts(), crowding::ran(), Instant::now());
+        let stats = || self.store.as_ref().map(|store| store.store().stats()).unwrap_or_default();
+        let (before, ran, start) = (stats(), crowding::ran(), Instant::now());
         let checks = self.track.go(load, load.checks).await?;
-        let (time, client) = (began.elapsed() / checks, crowding::ran().saturating_sub(ran) / checks);
-        let after = self.store.as_ref().map(|store| store.store().counts()).unwrap_or_default();
+        let (time, client) = (start.elapsed() / checks, crowding::ran().saturating_sub(ran) / checks);
+        let after = self.store.as_ref().map(|store| store.store().stats()).unwrap_or_default();
         self.transactions += after.transactions - before.transactions;
         self.reads += after.reads - before.reads;
         self.checks += u64::from(checks);
@@ -151,49 +151,53 @@ pub async fn measure(plan: Plan, server: &Server, findings: &mut Findings) -> Re
     let keys = if plan.quick { KEYS / 4 } else { KEYS };
     let load =
         Load { keys: Arc::new(Keys::new(keys, 1)), in_flight: IN_FLIGHT, checks: u32::try_from(keys)? };
-    let mut lanes = lanes(server, keys).await?;
+    let mut entries = entries(server, keys).await?;
     for _ in 0..BEFORE {
-        for lane in &mut lanes {
-            let gone = lane.track.go(&load, load.checks).await;
-            gone.map_err(|failure| format!("{} on distinct keys: {failure}", lane.name))?;
+        for entry in &mut entries {
+            let warmed_up = entry.track.go(&load, load.checks).await;
+            warmed_up.map_err(|failure| format!("{} on distinct keys: {failure}", entry.name))?;
         }
     }
     same_size(server).await?;
     eprintln!("distinct keys: measuring");
     for _ in 0..plan.rounds {
-        for lane in &mut lanes {
-            lane.lap(&load).await.map_err(|failure| format!("{} on distinct keys: {failure}", lane.name))?;
+        for entry in &mut entries {
+            entry
+                .lap(&load)
+                .await
+                .map_err(|failure| format!("{} on distinct keys: {failure}", entry.name))?;
         }
-        // A node has work left over from those who went before; one and the floor shall meet it alike.
-        lanes.reverse();
+        // A node has background work after each subject; alternating the order spreads it evenly.
+        entries.reverse();
     }
-    for lane in &lanes {
-        lane.record(findings);
+    for entry in &entries {
+        entry.record(findings);
     }
     Ok(())
 }
 
-async fn lanes(server: &Server, keys: usize) -> Result<Vec<Lane>, Failure> {
+async fn entries(server: &Server, keys: usize) -> Result<Vec<Entry>, Failure> {
     let (one, five) = (connect(server.config()?).await?, connect(server.config()?).await?);
     let names = ["api", "api-2", "api-3", "api-4", "api-5"];
     let limits = names.map(bucket).into_iter().collect::<Result<Vec<_>, _>>()?;
-    let limits = limits.try_into().map_err(|_| "as many limits as names")?;
+    let limits = limits.try_into().map_err(|_| "the number of limits differs from that of names")?;
     let counts = (0..keys).map(|index| (keys::name(index), AtomicU64::new(0))).collect();
     let runners: [(Arc<dyn Runner>, _); 3] = [
         (Arc::new(One { limiter: Limiter::new(one.clone()), limit: bucket("api")? }), Some(one)),
         (Arc::new(Five { limiter: Limiter::new(five.clone()), limits }), Some(five)),
         (Arc::new(Floor { bare: Bare::connect(server).await?, counts }), None),
     ];
-    Ok(ROWS.into_iter().zip(runners).map(|(name, (runner, store))| Lane::new(name, runner, store)).collect())
+    Ok(ROWS.into_iter().zip(runners).map(|(name, (runner, store))| Entry::new(name, runner, store)).collect())
 }
 
-/// Fails unless the floor's rows are as large as the store's.
+/// Fails if the rows of the floor and of the store differ in size.
 async fn same_size(server: &Server) -> Result<(), Failure> {
     let ours = Bare::connect(server).await?.read(&bare::partition("one", &keys::name(0))).await?;
     match ours.map(|state| state.len()) {
         Some(bare::ROW_BYTES) => Ok(()),
         other => {
-            Err(format!("a row of the store has {other:?} bytes, the floor's {}", bare::ROW_BYTES).into())
+            Err(format!("a row of the store has {other:?} bytes, a row of the floor {}", bare::ROW_BYTES)
+                .into())
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One key that everybody asks about, in one process.
+//! One hot key in one process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub const NAIVE: &str = "naive";
 pub const CALLERS: u32 = 500;
 const KEY: &str = "hot";
 const OUR_LAP: Duration = Duration::from_secs(2);
-/// Longer, since it decides little in that time.
+/// Longer, since it decides few checks.
 const NAIVE_LAP: Duration = Duration::from_secs(5);
 
 const RATE: &str = "hot-checks/s";
@@ -26,7 +26,7 @@ pub const TIME: &str = "hot-time";
 pub const TRANSACTIONS: &str = "hot-transactions";
 const TRANSACTIONS_OF_1000: &str = "hot-transactions/1000";
 const FAILED: &str = "hot-errors/s";
-/// What stands above which figures.
+/// The headings of the columns, and the figures below them.
 const COLUMNS: [(&str, &str); 4] =
     [("checks/s", RATE), ("µs", TIME), ("transactions/1000", TRANSACTIONS_OF_1000), ("errors/s", FAILED)];
 
@@ -34,7 +34,7 @@ async fn check(key: Arc<HotKey>) -> Result<bool, Failure> {
     key.check().await
 }
 
-/// Reads the row, decides, and writes on the condition that nobody else has. `false` if somebody has.
+/// Reads the row, decides, and writes it if it is unchanged. Returns `false` if another caller has changed it.
 async fn naive(bare: Arc<Bare>) -> Result<bool, Failure> {
     let key = bare::partition(NAIVE, KEY);
     let before = bare.read(&key).await?;
@@ -44,11 +44,11 @@ async fn naive(bare: Arc<Bare>) -> Result<bool, Failure> {
 
 pub async fn measure(plan: Plan, server: &Server, findings: &mut Findings) -> Result<(), Failure> {
     eprintln!("hot key: measuring");
-    let (laps, shorter) = if plan.quick { (1, 5) } else { (plan.rounds.div_ceil(3), 1) };
+    let (laps, divisor) = if plan.quick { (1, 5) } else { (plan.rounds.div_ceil(3), 1) };
     let key = Arc::new(HotKey::connect(server.config()?, KEY).await?);
     let bare = Arc::new(Bare::connect(server).await?);
-    let mut ours = Side::new(OUR_LAP / shorter);
-    let mut theirs = Side::new(NAIVE_LAP / shorter);
+    let mut ours = Side::new(OUR_LAP / divisor);
+    let mut theirs = Side::new(NAIVE_LAP / divisor);
     for _ in 0..laps {
         let key = Arc::clone(&key);
         ours.lap(move || check(Arc::clone(&key))).await?;
@@ -56,10 +56,10 @@ pub async fn measure(plan: Plan, server: &Server, findings: &mut Findings) -> Re
         theirs.lap(move || naive(Arc::clone(&bare))).await?;
     }
     if let Some(error) = ours.all.first_error {
-        return Err(format!("{} of our checks of the hot key failed: {error}", ours.all.errors).into());
+        return Err(format!("{} checks of the hot key by Tollgate failed: {error}", ours.all.errors).into());
     }
-    let sent = key.counts().transactions;
-    key.nothing_lost(ours.all.admitted).await?;
+    let sent = key.stats().transactions;
+    key.verify_count(ours.all.admitted).await?;
 
     #[expect(clippy::cast_precision_loss, reason = "counts far below 2^52")]
     let per_check = sent as f64 / ours.all.admitted as f64;
@@ -76,13 +76,13 @@ pub async fn measure(plan: Plan, server: &Server, findings: &mut Findings) -> Re
     Ok(())
 }
 
-/// The laps of one of the two.
+/// The laps of one of the two subjects.
 struct Side {
     span: Duration,
     all: Tally,
-    /// Checks that were decided in a second, in the best lap.
+    /// Checks per second in the best lap.
     rate: f64,
-    /// Attempts that ended in an error in a second, in the last lap.
+    /// Errors per second in the last lap.
     failed: f64,
 }
 
@@ -97,7 +97,7 @@ impl Side {
         F: Future<Output = Result<bool, Failure>> + Send,
     {
         let tally = callers::call(CALLERS, self.span, call).await?;
-        // None in time counts as one, to have something to compare with.
+        // At least one, so that a ratio exists.
         self.rate = self.rate.max(tally.in_time.max(1) as f64 / self.span.as_secs_f64());
         self.failed = tally.errors as f64 / self.span.as_secs_f64();
         self.all.add(tally);

@@ -1,16 +1,16 @@
-//! A key that everybody asks about.
+//! A hot key.
 
 use std::time::Duration;
 
 use tollgate::{Limit, Limiter, Source};
-use tollgate_store_cassandra::{Config, Counts};
+use tollgate_store_cassandra::{Config, Stats};
 
-use super::{Gathered, connect};
+use super::{CoalescedStore, connect};
 use crate::redis::subject::Failure;
 
 pub struct HotKey {
-    limiter: Limiter<Gathered>,
-    /// Nobody comes near it, and nothing comes back from it during a run, so that what is left says how much was taken.
+    limiter: Limiter<CoalescedStore>,
+    /// No run exhausts it, and it refills nothing during a run: what remains shows how much was consumed.
     limit: Limit,
     name: String,
 }
@@ -22,26 +22,25 @@ impl HotKey {
         Ok(Self { limiter, limit: limit.build("api")?, name: name.to_owned() })
     }
 
-    /// Whether a check was admitted; it is an error if not.
+    /// Makes a check. Returns an error if it is denied.
     pub async fn check(&self) -> Result<bool, Failure> {
         let decision = self.limiter.check(&self.limit, &self.name).await?;
         let admitted = decision.is_allowed() && decision.source() == Source::Store;
-        if admitted { Ok(true) } else { Err("denied, with nearly everything left".into()) }
+        if admitted { Ok(true) } else { Err("denied, although the limit is not exhausted".into()) }
     }
 
-    /// Fails unless exactly as much was taken as was admitted.
-    pub async fn nothing_lost(&self, admitted: u64) -> Result<(), Failure> {
-        let left = self.limiter.peek(&self.limit, &self.name).await?.remaining();
-        let taken = u64::from(self.limit.capacity() - left);
-        if taken == admitted {
+    /// Fails if the consumed amount differs from the number of admitted checks.
+    pub async fn verify_count(&self, admitted: u64) -> Result<(), Failure> {
+        let remaining = self.limiter.peek(&self.limit, &self.name).await?.remaining();
+        let consumed = u64::from(self.limit.capacity() - remaining);
+        if consumed == admitted {
             return Ok(());
         }
         let name = &self.name;
-        Err(format!("{admitted} checks of `{name}` were admitted, and {taken} were taken from its limit")
-            .into())
+        Err(format!("{admitted} checks of `{name}` were admitted, but {consumed} were consumed").into())
     }
 
-    pub fn counts(&self) -> Counts {
-        self.limiter.store().store().counts()
+    pub fn stats(&self) -> Stats {
+        self.limiter.store().store().stats()
     }
 }

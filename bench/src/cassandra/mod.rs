@@ -1,16 +1,16 @@
-//! The `cassandra` subcommand: what the store costs beside the transactions that it cannot do without, on one node.
+//! The `cassandra` subcommand: the cost of the store beside bare transactions, on one node.
 //!
-//! No round is marked as one with other programs in the way: a node has some hundred threads, and on two processors it is in the
-//! client's way itself.
+//! No round is marked as disturbed: a node has hundreds of threads, and on two processors it competes with the client
+//! anyway.
 //!
 //! # Layout
 //!
-//! - `server`: the node that is measured against
+//! - `server`: the node under measurement
 //! - `distinct`: checks of many keys, one transaction each
-//! - `hot`: one key that everybody asks about, in one process; `contention`: in several
-//! - `key`: that key
-//! - `bare`: statements of the driver's own, for the floor and the naive loop
-//! - `callers`: callers that ask for some time
+//! - `hot`: one hot key in one process; `contention`: in several processes
+//! - `key`: the hot key
+//! - `bare`: bare statements of the driver, for the floor and the naive loop
+//! - `callers`: callers that make checks for some time
 
 mod bare;
 mod callers;
@@ -31,23 +31,23 @@ use crate::redis::subject::Failure;
 use crate::report::{Claim, Findings, Kind};
 use server::Server;
 
-/// The store as users have it.
-type Gathered = Coalesced<CassandraStore>;
+/// The store as `tollgate::connect` configures it.
+type CoalescedStore = Coalesced<CassandraStore>;
 
-async fn connect(config: Config) -> Result<Gathered, Failure> {
+async fn connect(config: Config) -> Result<CoalescedStore, Failure> {
     let store = config.connect().await?;
-    Ok(Coalesced::new(store).in_flight(1).patience(Duration::from_secs(1)))
+    Ok(Coalesced::builder(store).max_in_flight(1).overtake_after(Duration::from_secs(1)).build())
 }
 
-/// Measures everything and prints it. Fails if something was not admitted, or not counted.
+/// Measures everything and prints it. Fails if a check fails, is denied, or is not counted.
 ///
-/// The node is the one named, or one of our own.
+/// Uses the node at the URL, or starts one.
 pub fn run(plan: Plan, server: Option<String>) -> Result<(), String> {
     race::block_on(measure(plan, server)).map_err(|error| error.to_string())
 }
 
 async fn measure(plan: Plan, server: Option<String>) -> Result<(), Failure> {
-    let server = Server::reach(server).await?;
+    let server = Server::open(server).await?;
     let mut findings = Findings::default();
     distinct::measure(plan, &server, &mut findings).await?;
     hot::measure(plan, &server, &mut findings).await?;
@@ -55,8 +55,8 @@ async fn measure(plan: Plan, server: Option<String>) -> Result<(), Failure> {
     server.clean().await?;
 
     println!(
-        "distinct keys, {} in flight, each asked about before, so that its last state is known: checks per second, µs per \
-         check, processor time of the client; best of {} rounds\n",
+        "distinct keys, {} in flight, with the last state of each cached: checks per second, µs per check, CPU time of \
+         the client; best of {} rounds\n",
         distinct::IN_FLIGHT,
         plan.rounds
     );
@@ -64,7 +64,7 @@ async fn measure(plan: Plan, server: Option<String>) -> Result<(), Failure> {
     println!("\none hot key, {} callers in one process; best round\n", hot::CALLERS);
     hot::print(&findings);
     println!(
-        "\none hot key, {} callers in each of several processes; `cold` ones never remember the row they saw last\n",
+        "\none hot key, {} callers in each of several processes; `cold` ones do not cache the row\n",
         contention::CALLERS
     );
     contention::print(&findings);
@@ -85,7 +85,7 @@ fn claims() -> Vec<Claim> {
         claim(Kind::Ratio, "distinct-keys", "floor", distinct::TIME, one, distinct::FLOOR),
         claim(Kind::Cost, "five-limits", "one-limit", distinct::TIME, distinct::FIVE, one),
         claim(Kind::Ratio, "hot-key", "naive", hot::TIME, hot, hot::NAIVE),
-        claim(Kind::Itself, "transactions-per-check", "hot-key", hot::TRANSACTIONS, hot, hot),
-        claim(Kind::Itself, "reads-per-check", "distinct-keys", distinct::READS, one, one),
+        claim(Kind::Absolute, "transactions-per-check", "hot-key", hot::TRANSACTIONS, hot, hot),
+        claim(Kind::Absolute, "reads-per-check", "distinct-keys", distinct::READS, one, one),
     ]
 }

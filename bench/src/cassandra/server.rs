@@ -1,4 +1,4 @@
-//! The Cassandra node: one of the bench's own for the length of a run, or one that it was told of.
+//! The Cassandra node: one that is started for the run, or one at a given URL.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::redis::subject::Failure;
 
 const SCHEME: &str = "cassandra://";
 const KEYSPACE: &str = "tollgate_bench";
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 pub struct Server {
     url: String,
@@ -19,8 +19,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// The node at `url`, or a new one; with a keyspace in which there is nothing yet.
-    pub async fn reach(url: Option<String>) -> Result<Self, Failure> {
+    /// Connects to the node at `url`, or starts one. Creates an empty keyspace.
+    pub async fn open(url: Option<String>) -> Result<Self, Failure> {
         let server = if let Some(url) = url {
             Self { url, own: None }
         } else {
@@ -38,33 +38,33 @@ impl Server {
         hosts.ok_or_else(|| format!("{} is not {SCHEME}HOST:PORT", self.url).into())
     }
 
-    /// Where a store finds it.
+    /// Returns the URL for a store.
     pub fn store_url(&self) -> Result<String, Failure> {
         Ok(format!("{SCHEME}{}/{KEYSPACE}", self.hosts()?))
     }
 
-    /// A store that waits for as long as a node may take that has just started, or that shares its machine. It is as fast
-    /// as any other.
+    /// Returns a configuration with long timeouts, for a node that has just started or shares its machine. They do not
+    /// affect the speed.
     pub fn config(&self) -> Result<Config, Failure> {
-        let config = Config::new(self.store_url()?).must_be_there();
+        let config = Config::new(self.store_url()?).require_reachable();
         Ok(config
-            .connect_timeout(PATIENCE)
-            .call_timeout(PATIENCE)
-            .session(|session| session.keepalive_interval(PATIENCE).keepalive_timeout(PATIENCE)))
+            .connect_timeout(TIMEOUT)
+            .call_timeout(TIMEOUT)
+            .session(|session| session.keepalive_interval(TIMEOUT).keepalive_timeout(TIMEOUT)))
     }
 
-    /// The name of the store's table, as it is written in a statement.
+    /// Returns the qualified name of the table of the store.
     pub fn table() -> String {
         format!("{KEYSPACE}.limits")
     }
 
-    /// A session of the driver's own, as the store has one.
+    /// Opens a session of the driver.
     pub async fn session(&self) -> Result<Session, Failure> {
         let hosts: Vec<_> = self.hosts()?.split(',').collect();
         Ok(SessionBuilder::new().known_nodes(hosts).build().await?)
     }
 
-    /// Removes what a run left behind. A node of our own takes it along anyway.
+    /// Drops the keyspace of the run. A node that was started for the run needs no cleaning.
     pub async fn clean(&self) -> Result<(), Failure> {
         if self.own.is_none() {
             let drop = format!("DROP KEYSPACE IF EXISTS {KEYSPACE}");

@@ -19,8 +19,8 @@ pub fn keyed(traffic: Traffic, _keys: usize) -> Box<dyn Subject> {
 fn quota(traffic: Traffic) -> Quota {
     let limit = traffic.quota();
     Quota::with_period(limit.period / limit.count)
-        .expect("the period is far longer than the count in nanoseconds")
-        .allow_burst(NonZeroU32::new(limit.count).expect("no limit here is zero"))
+        .expect("the period is longer than the count in nanoseconds")
+        .allow_burst(NonZeroU32::new(limit.count).expect("not zero"))
 }
 
 struct Direct(DefaultDirectRateLimiter);
@@ -39,8 +39,8 @@ thread_local! {
 
 impl Subject for Keyed {
     fn check(&self, key: &str) -> bool {
-        // It looks keys up as `&String` only. Copying into a string that is there already
-        // is the cheapest way there from a `&str`: about 1 ns.
+        // It accepts keys as `&String` only. Copying into an existing string is the cheapest way from a `&str`: about 1
+        // ns.
         KEY.with_borrow_mut(|owned| {
             owned.clear();
             owned.push_str(key);

@@ -1,4 +1,4 @@
-//! leaky-bucket: one unkeyed token bucket, made for waiting; asked here without waiting.
+//! leaky-bucket: one token bucket without keys, designed for waiting; used without waiting.
 
 use ::leaky_bucket::RateLimiter;
 

@@ -12,10 +12,9 @@ const VARIABLE: &str = "user";
 
 pub fn keyed(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
     let quota = traffic.quota();
-    // Its cache evicts above its size, so it is given one that holds every key, and
-    // never less than the size it has by default.
+    // Its cache evicts entries beyond its size: it has room for every key, and at least its default size.
     let limiter = RateLimiter::new(keys.max(10_000) as u64);
-    let variable = VARIABLE.try_into().expect("a name is an expression");
+    let variable = VARIABLE.try_into().expect("a valid expression");
     limiter.add_limit(Limit::new(NAMESPACE, u64::from(quota.count), quota.period.as_secs(), [], [variable]));
     Box::new(Keyed { limiter, namespace: NAMESPACE.into() })
 }
@@ -27,14 +26,13 @@ struct Keyed {
 
 impl Subject for Keyed {
     fn check(&self, key: &str) -> bool {
-        // A context per check, as its values are the request's: there is no way to
-        // change one that exists.
+        // A context per check: the values of an existing one cannot be changed.
         let values = HashMap::from([(VARIABLE.to_owned(), key.to_owned())]);
         let context = Context::from(values);
-        let answer = self
+        let result = self
             .limiter
             .check_rate_limited_and_update(&self.namespace, &context, 1)
-            .expect("memory does not fail");
-        !answer.limited
+            .expect("no error in memory");
+        !result.limited
     }
 }

@@ -1,5 +1,5 @@
-//! Limiters of others, each behind its own public interface, set up the way its
-//! documentation shows and, where that leaves a choice, the way it is fastest.
+//! Other rate limiters, each through its public interface, configured as its documentation shows and, where there is a
+//! choice, for speed.
 
 mod governor;
 mod leaky_bucket;

@@ -1,4 +1,4 @@
-//! throttlecrab: GCRA over a hash map, `&mut self`, so behind a mutex as its documentation
+//! throttlecrab: GCRA over a hash map. Its methods take `&mut self`, so it is behind a mutex, as its documentation
 //! says.
 
 use std::sync::{Mutex, PoisonError};
@@ -10,10 +10,10 @@ use crate::subject::{Subject, Traffic};
 
 pub fn keyed(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
     let quota = traffic.quota();
-    // With a burst of 1 it gives what it stores no time to live, forgets it at once and
-    // never denies; 2 is the smallest burst that it enforces.
+    // With a burst of 1 its entries have no time to live, and it never denies; 2 is the smallest burst that it
+    // enforces.
     let burst = quota.count.max(2);
-    // The store that sweeps the least often, so the fastest here of its three.
+    // The fastest of its three stores: it sweeps least often.
     let store = PeriodicStore::builder().capacity(keys).build();
     Box::new(Keyed {
         limiter: Mutex::new(RateLimiter::new(store)),
@@ -33,7 +33,7 @@ struct Keyed {
 impl Subject for Keyed {
     #[expect(clippy::disallowed_methods, reason = "it takes the time from its caller")]
     fn check(&self, key: &str) -> bool {
-        // Before the lock, to hold it no longer than needed.
+        // Before the lock, to hold it as briefly as possible.
         let now = SystemTime::now();
         let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
         let (admitted, _) = limiter

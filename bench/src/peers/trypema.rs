@@ -11,7 +11,7 @@ pub fn keyed(traffic: Traffic, _keys: usize) -> Box<dyn Subject> {
     let quota = traffic.quota();
     let provider = LocalRateLimiterProvider::builder()
         .window_size(WindowSize::seconds_or_panic(quota.period.as_secs()))
-        // Its sweeping thread would run while others are being measured.
+        // Its cleanup thread would run while other subjects are measured.
         .disable_cleanup()
         .build()
         .expect("the configuration is valid");

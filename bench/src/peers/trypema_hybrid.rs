@@ -1,4 +1,4 @@
-//! trypema: decisions by local state, exchanged with Redis in the background.
+//! trypema: local decisions, synchronized with Redis in the background.
 
 use std::future::Future;
 use std::pin::pin;
@@ -15,14 +15,14 @@ use tokio::runtime::Handle;
 use crate::redis::subject::{Failure, Place};
 use crate::subject::{Quota, Subject, Traffic};
 
-pub fn keyed(runtime: &Handle, place: &Place, every: Duration) -> Result<Box<dyn Subject>, Failure> {
+pub fn keyed(runtime: &Handle, place: &Place, interval: Duration) -> Result<Box<dyn Subject>, Failure> {
     let Quota { count, period } = Traffic::Admitted.quota();
     let provider = runtime.block_on(async {
         let connection = Client::open(&*place.url)?.get_connection_manager().await?;
         let provider = HybridRateLimiterProvider::builder(connection)
             .prefix(RedisKey::try_from(place.namespace.clone())?)
             .window_size(WindowSize::seconds_or_panic(period.as_secs()))
-            .sync_interval(SyncInterval::milliseconds(u64::try_from(every.as_millis())?)?)
+            .sync_interval(SyncInterval::milliseconds(u64::try_from(interval.as_millis())?)?)
             .disable_cleanup()
             .build()?;
         Ok::<_, Failure>(provider)
@@ -38,10 +38,11 @@ struct Keyed {
 }
 
 impl Subject for Keyed {
-    /// By the call that its documentation has for hot paths, and by the one that waits where that does not know.
+    /// Uses the call that its documentation recommends for hot paths, and the one that waits if the key is unknown
+    /// locally.
     fn check(&self, key: &str) -> bool {
         let key = RedisKeyRef::try_from(key).expect("a valid key");
-        let decision = match self.provider.absolute().try_inc(key, 1).expect("local state is fine") {
+        let decision = match self.provider.absolute().try_inc(key, 1).expect("no error in local state") {
             Some(decision) => decision,
             None => self.wait(key),
         };
@@ -53,10 +54,10 @@ impl Keyed {
     #[cold]
     fn wait(&self, key: RedisKeyRef<'_>) -> RateLimitDecision {
         let key = RedisKey::try_from(key.as_str()).expect("a valid key");
-        let mut decided = pin!(self.provider.absolute().inc(&key, &self.rate, 1));
-        match decided.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(decision) => decision.expect("it answers"),
-            Poll::Pending => self.runtime.block_on(decided).expect("redis answers"),
+        let mut decision = pin!(self.provider.absolute().inc(&key, &self.rate, 1));
+        match decision.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(decided) => decided.expect("no error"),
+            Poll::Pending => self.runtime.block_on(decision).expect("no error"),
         }
     }
 }

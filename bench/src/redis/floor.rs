@@ -1,40 +1,47 @@
-//! The floor: what no exact limiter in Redis can do without.
+//! The floor: the least work of any exact limiter on Redis.
 //!
-//! One call of a script that reads the server's time, reads a key and writes it back with a
-//! time to live. It decides nothing; a limiter's cost is told as a multiple of it.
+//! One call of a script that reads the server's time, reads a key and writes it back with a time to live. It decides
+//! nothing. The cost of a limiter is reported as a multiple of it.
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{Client, Script};
 
-use super::subject::{Failure, Place, QUOTA, Remote};
+use super::subject::{Contestant, Failure, Place, QUOTA, Remote, runner};
 use crate::keys::Walk;
 
-/// KEYS: the one key. ARGV: its time to live in milliseconds.
+/// KEYS[1]: the key. ARGV[1]: its time to live in milliseconds.
 const SCRIPT: &str = "
 local now = redis.call('TIME')
 redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], now[1], 'PX', ARGV[1])
 return 1";
 
-pub struct Floor {
+pub const NAME: &str = "floor";
+
+/// Returns the floor as a row of the table.
+pub fn contestant(workloads: &'static [&'static str]) -> Contestant {
+    Contestant { name: NAME, build: |place| runner(build(place)), peer: false, workloads }
+}
+
+struct Floor {
     connection: MultiplexedConnection,
     script: Script,
     namespace: String,
-    live: u64,
+    ttl_ms: u64,
 }
 
-pub async fn build(place: Place) -> Result<Floor, Failure> {
+async fn build(place: Place) -> Result<Floor, Failure> {
     let connection = Client::open(place.url)?.get_multiplexed_async_connection().await?;
-    let live = QUOTA.period.as_secs() * 1_000;
-    Ok(Floor { connection, script: Script::new(SCRIPT), namespace: place.namespace, live })
+    let ttl_ms = QUOTA.period.as_secs() * 1_000;
+    Ok(Floor { connection, script: Script::new(SCRIPT), namespace: place.namespace, ttl_ms })
 }
 
 impl Remote for Floor {
     async fn call(&self, keys: &mut Walk<'_>) -> Result<bool, Failure> {
-        // A handle per call, as calls want one of their own; it is two shared pointers.
+        // A call needs a handle of its own; cloning it copies two shared pointers.
         let mut connection = self.connection.clone();
         let key = format!("{}:{}", self.namespace, keys.step());
-        let answer: u8 = self.script.key(key).arg(self.live).invoke_async(&mut connection).await?;
-        Ok(answer == 1)
+        let reply: u8 = self.script.key(key).arg(self.ttl_ms).invoke_async(&mut connection).await?;
+        Ok(reply == 1)
     }
 }

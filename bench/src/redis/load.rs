@@ -1,9 +1,9 @@
 //! Calls in flight, rounds, and which round counts.
 //!
-//! Subjects take turns, round after round, so that a slow moment of the machine meets all of
-//! them. The best round counts, of those in which client and server had a processor each:
-//! there, whatever disturbs can only cost time. Where they took turns on one, nobody has to be
-//! woken across processors; that is another experiment, and at times a faster one.
+//! Subjects take turns, round after round, so that a slow moment of the machine affects all of them. The best of the
+//! rounds in which client and server each had a processor counts: disturbances can only cost time there. If client and
+//! server shared a processor, no wake-up across processors was needed: that is another experiment, and sometimes a
+//! faster one.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use super::usage::Usage;
 use crate::crowding;
 use crate::keys::Keys;
 
-/// How the calls of a workload come.
+/// The load of a workload.
 pub struct Load {
     pub keys: Arc<Keys>,
-    /// So many tasks make one call after the other.
+    /// The number of tasks that make one call after the other.
     pub in_flight: u32,
-    /// Per subject and round, about.
+    /// The approximate number per subject and round.
     pub checks: u32,
 }
 
@@ -33,12 +33,12 @@ pub struct Lap {
     checks: u32,
     took: Duration,
     usage: Usage,
-    /// Other programs were in the way; see [`crate::crowding`].
+    /// Other programs disturbed the round; see [`crate::crowding`].
     pub crowded: bool,
 }
 
 impl Lap {
-    /// Microseconds per check, of any of the lap's durations.
+    /// Returns a duration of the lap in microseconds per check.
     fn each(&self, duration: Duration) -> f64 {
         duration.as_secs_f64() * 1e6 / f64::from(self.checks)
     }
@@ -60,10 +60,10 @@ impl Lap {
     }
 }
 
-/// What is told of a lap.
+/// A figure of a lap.
 pub type Figure = fn(&Lap) -> f64;
 
-/// The lap with the lowest figure, of those without other programs in the way if there is any.
+/// Returns the lap with the lowest figure, among the undisturbed ones if there are any.
 pub fn best(laps: &[Lap], figure: Figure) -> Option<Lap> {
     let rank = |lap: &Lap| (lap.crowded, figure(lap));
     laps.iter().copied().min_by(|a, b| {
@@ -75,7 +75,7 @@ pub fn best(laps: &[Lap], figure: Figure) -> Option<Lap> {
 /// One subject on one workload.
 pub struct Track {
     runner: Arc<dyn Runner>,
-    /// How many keys the laps so far have visited.
+    /// The number of keys that the laps so far have visited.
     walked: usize,
     pub laps: Vec<Lap>,
 }
@@ -85,7 +85,7 @@ impl Track {
         Self { runner, walked: 0, laps: Vec::new() }
     }
 
-    /// Makes sure that every key exists, so that a check under the clock never creates one.
+    /// Creates every key, so that no timed check creates one.
     pub async fn prepared(runner: Arc<dyn Runner>, load: &Load) -> Result<Self, Failure> {
         let mut track = Self::new(runner);
         let keys = u32::try_from(load.keys.names().count())?;
@@ -93,8 +93,8 @@ impl Track {
         Ok(track)
     }
 
-    /// How many laps had no other programs in the way.
-    pub fn alone(&self) -> usize {
+    /// Returns the number of undisturbed laps.
+    pub fn undisturbed(&self) -> usize {
         self.laps.iter().filter(|lap| !lap.crowded).count()
     }
 
@@ -106,12 +106,12 @@ impl Track {
         control: &mut MultiplexedConnection,
     ) -> Result<(), Failure> {
         let used = Usage::now(control).await?;
-        // All of the client is one thread, this one.
+        // The client is one thread, this one.
         let waited = || [crowding::waited(), server.waited()];
         let waited_before = waited();
-        let began = Instant::now();
+        let start = Instant::now();
         let checks = self.go(load, load.checks).await?;
-        let took = began.elapsed();
+        let took = start.elapsed();
         let mut waits = waited().into_iter().zip(waited_before);
         let usage = Usage::now(control).await? - used;
         let crowded = waits.any(|(after, before)| after.saturating_sub(before) > took / 20);
@@ -119,7 +119,7 @@ impl Track {
         Ok(())
     }
 
-    /// Makes at least that many checks, all of which have to be admitted; says how many they were.
+    /// Makes at least `checks` checks, all of which must be admitted. Returns their number.
     pub async fn go(&mut self, load: &Load, checks: u32) -> Result<u32, Failure> {
         let per_call = self.runner.checks_per_call();
         let calls = checks.div_ceil(load.in_flight * per_call);
@@ -130,8 +130,8 @@ impl Track {
             tasks.spawn(Arc::clone(&self.runner).run(Arc::clone(&load.keys), start, calls));
         }
         let mut admitted = 0;
-        while let Some(ended) = tasks.join_next().await {
-            admitted += ended??;
+        while let Some(result) = tasks.join_next().await {
+            admitted += result??;
         }
         let calls = calls * load.in_flight;
         let checks = calls * per_call;
@@ -140,7 +140,7 @@ impl Track {
     }
 }
 
-/// The workload was not what its name says, so that its time says nothing.
+/// Calls were denied, so that their time is meaningless.
 #[derive(Debug)]
 struct Denied {
     calls: u32,
@@ -152,7 +152,7 @@ impl std::error::Error for Denied {}
 impl fmt::Display for Denied {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { calls, admitted } = self;
-        write!(f, "{admitted} of {calls} calls were admitted, all should have been")
+        write!(f, "{admitted} of {calls} calls were admitted instead of all")
     }
 }
 
@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_crowded_lap_counts_only_if_there_is_no_other() {
+    fn a_disturbed_lap_counts_only_if_there_is_no_other() {
         let usage = Usage { client: Duration::ZERO, server: Duration::ZERO, scripts: Duration::ZERO };
         let lap = |took, crowded| Lap { checks: 10, took: Duration::from_micros(took), usage, crowded };
         let counts = |laps: &[Lap]| best(laps, Lap::time).map(|lap| (lap.took.as_micros(), lap.crowded));

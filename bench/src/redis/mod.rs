@@ -1,13 +1,13 @@
-//! The `redis` subcommand: which subjects, which workloads, which claims.
+//! The `redis` subcommand: subjects, workloads and claims.
 //!
-//! Every subject has keys of its own in the same server, all of which exist before anything is
-//! timed; nothing is flushed in between.
+//! Every subject has its own keys on the same server. All keys exist before anything is timed, and nothing is flushed
+//! in between.
 //!
 //! # Layout
 //!
-//! - `server`: the Redis that is measured against
-//! - `race`: workloads, and the subjects side by side on them
-//! - `load`, `usage`: calls in flight, rounds and which of them count, and what they cost
+//! - `server`: the Redis server under measurement
+//! - `workload`: workloads; `race`: the subjects side by side on them
+//! - `load`: calls in flight, rounds, and which round counts; `usage`: CPU times
 //! - `subject`: what is measured
 //! - `tollgate`, `floor`, `peers`: the subjects
 
@@ -20,53 +20,23 @@ pub mod server;
 pub mod subject;
 pub mod tollgate;
 pub mod usage;
+pub mod workload;
 
 use crate::measure::Plan;
 use crate::report::{Claim, Findings, Kind};
 use load::Lap;
-use race::{Workload, thousands};
 use server::Server;
-use subject::{Contestant, Failure, runner};
+use subject::{Contestant, Failure};
+use workload::{ALONE, CHECKS_50, CHECKS_500, MANY_KEYS_50, MANY_KEYS_500, Workload};
 
-/// Throughput, as most services meet it.
-const CHECKS_50: &str = "checks-50";
-/// Throughput of many callers.
-const CHECKS_500: &str = "checks-500";
-/// One call at a time, so that no call shares what it costs the server with another.
-const ALONE: &str = "alone";
-
-const FLOOR: &str = "floor";
+/// The time in scripts, one call at a time.
+const SCRIPT_ALONE: &str = "script-alone";
 
 const WORKLOADS: [Workload; 3] = [
-    Workload {
-        name: CHECKS_50,
-        in_flight: 50,
-        keys: 100_000,
-        checks: 25_000,
-        rank: Lap::time,
-        columns: &[
-            ("thousands/s-50", thousands),
-            (CHECKS_50, Lap::time),
-            ("client-cpu-50", Lap::client),
-            ("server-cpu-50", Lap::server),
-            ("script-50", Lap::scripts),
-        ],
-    },
-    Workload {
-        name: CHECKS_500,
-        in_flight: 500,
-        keys: 100_000,
-        checks: 25_000,
-        rank: Lap::time,
-        columns: &[
-            ("thousands/s-500", thousands),
-            (CHECKS_500, Lap::time),
-            ("client-cpu-500", Lap::client),
-            ("server-cpu-500", Lap::server),
-            ("script-500", Lap::scripts),
-        ],
-    },
-    // Many subjects, and a cost that does not depend on the number of keys.
+    MANY_KEYS_50,
+    MANY_KEYS_500,
+    // One call at a time, so that no call shares its cost on the server with another. Many subjects, and a cost that
+    // does not depend on the number of keys.
     Workload {
         name: ALONE,
         in_flight: 1,
@@ -77,18 +47,15 @@ const WORKLOADS: [Workload; 3] = [
     },
 ];
 
-const SCRIPT_ALONE: &str = "script-alone";
-
-/// Measures everything and prints it. Fails if one of our own subjects did not do what the
-/// workload asks.
+/// Measures everything and prints it. Fails if a check of a Tollgate subject fails or is denied.
 ///
-/// The server is the one named, or one of our own.
+/// Uses the server at the URL, or starts one.
 pub fn run(plan: Plan, server: Option<String>) -> Result<(), String> {
     race::block_on(measure(plan, server)).map_err(|error| error.to_string())
 }
 
 async fn measure(plan: Plan, server: Option<String>) -> Result<(), Failure> {
-    let server = Server::reach(server).await?;
+    let server = Server::open(server).await?;
     let contestants = contestants();
     let mut findings = Findings::default();
     let measured = race::measure(plan, &server, &WORKLOADS, &contestants, &mut findings).await;
@@ -96,8 +63,8 @@ async fn measure(plan: Plan, server: Option<String>) -> Result<(), Failure> {
     measured?;
 
     println!(
-        "thousand checks per second, then µs per check: time, processor time of the client and of the server, \
-         the server's scripts; best of {} rounds",
+        "thousands of checks per second, then µs per check: time, CPU time of the client and of the server, time in \
+         scripts; best of {} rounds",
         plan.rounds
     );
     race::print(&findings, &WORKLOADS, &contestants);
@@ -107,12 +74,7 @@ async fn measure(plan: Plan, server: Option<String>) -> Result<(), Failure> {
 
 fn contestants() -> Vec<Contestant> {
     let mut contestants = tollgate::all();
-    contestants.push(Contestant {
-        name: FLOOR,
-        build: |place| runner(floor::build(place)),
-        peer: false,
-        workloads: &[CHECKS_50, CHECKS_500, ALONE],
-    });
+    contestants.push(floor::contestant(&[CHECKS_50, CHECKS_500, ALONE]));
     #[cfg(feature = "peers")]
     contestants.extend(peers::all());
     contestants
@@ -123,7 +85,7 @@ fn claims() -> Vec<Claim> {
         kind,
         name: column.to_owned(),
         against,
-        ours: (tollgate::ONE, column.to_owned()),
+        ours: (tollgate::BARE, column.to_owned()),
         theirs: (against, column.to_owned()),
     };
     let variation = |name: &str, against, ours, theirs, column: &str| Claim {
@@ -134,10 +96,12 @@ fn claims() -> Vec<Claim> {
         theirs: (theirs, column.to_owned()),
     };
     let peers = ["trypema", "throttle-kit", "limitador"];
-    let mut claims = vec![against(Kind::Ratio, CHECKS_50, FLOOR), against(Kind::Ratio, CHECKS_500, FLOOR)];
+    let mut claims =
+        vec![against(Kind::Ratio, CHECKS_50, floor::NAME), against(Kind::Ratio, CHECKS_500, floor::NAME)];
     claims.extend(peers.map(|peer| against(Kind::Ratio, CHECKS_50, peer)));
     claims.extend(peers.map(|peer| against(Kind::Cost, "client-cpu-50", peer)));
-    claims.push(variation("five-charges", "one-charge", tollgate::FIVE, tollgate::ONE, CHECKS_50));
-    claims.push(variation("batch-64", "one-check", tollgate::BATCH, tollgate::ONE, SCRIPT_ALONE));
+    claims.push(variation("connect-checks-50", "bare", tollgate::CONNECT, tollgate::BARE, CHECKS_50));
+    claims.push(variation("five-charges", "one-charge", tollgate::FIVE, tollgate::BARE, CHECKS_50));
+    claims.push(variation("batch-64", "one-check", tollgate::BATCH, tollgate::BARE, SCRIPT_ALONE));
     claims
 }

@@ -1,45 +1,27 @@
-//! Workloads, and the subjects side by side on them.
+//! Subjects side by side on workloads.
 
 use std::sync::Arc;
 
-use super::load::{Figure, Lap, Load, Track, best};
+use super::load::{Load, Track, best};
 use super::server::Server;
 use super::subject::{Contestant, Failure};
+use super::workload::Workload;
 use crate::keys::Keys;
 use crate::measure::Plan;
 use crate::report::{Finding, Findings};
 
-/// A subject with too few undisturbed rounds gets more, up to so many times the plan.
-const MOST_ROUNDS: u32 = 2;
+/// A subject with too few undisturbed rounds gets more, up to this multiple of the planned ones.
+const MAX_ROUNDS: u32 = 2;
 
-/// Keys and checks are a tenth in a quick run.
-pub struct Workload {
-    pub name: &'static str,
-    pub in_flight: u32,
-    pub keys: usize,
-    /// Per subject and round.
-    pub checks: u32,
-    /// By which the rounds are ranked.
-    pub rank: Figure,
-    /// The columns of its table, each with the figure in it.
-    pub columns: &'static [(&'static str, Figure)],
-}
-
-pub fn thousands(lap: &Lap) -> f64 {
-    1e3 / lap.time()
-}
-
-/// Runs what asks a server.
+/// Runs a future that calls a server, on one thread.
 ///
-/// The client has one thread, which leaves a processor of two to the server. A second thread
-/// makes nobody faster, as the server is what all wait for, and doubles everybody's processor
-/// time in the client, by threads that wake each other.
+/// On two processors this leaves one to the server. A second client thread makes no subject faster, as the server is
+/// the bottleneck, and doubles the CPU time of the client, as threads wake each other.
 pub fn block_on<T>(future: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(future)
 }
 
-/// Measures the contestants on all workloads. Fails if one of our own did not do what the
-/// workload asks.
+/// Measures the contestants on all workloads. Fails if a check of a Tollgate subject fails or is denied.
 pub async fn measure(
     plan: Plan,
     server: &Server,
@@ -80,10 +62,10 @@ async fn measure_one(
     }
     eprintln!("{}: measuring", workload.name);
     let enough = plan.rounds.div_ceil(2) as usize;
-    for round in 0..MOST_ROUNDS * plan.rounds {
+    for round in 0..MAX_ROUNDS * plan.rounds {
         for (_, track) in &mut tracks {
             let Ok(running) = track else { continue };
-            if round >= plan.rounds && running.alone() >= enough {
+            if round >= plan.rounds && running.undisturbed() >= enough {
                 continue;
             }
             if let Err(failure) = running.lap(&load, server, &mut control).await {
@@ -106,7 +88,7 @@ fn record(
     let name = contestant.name;
     match track {
         Ok(track) => {
-            let lap = best(&track.laps, workload.rank).expect("there is at least one round");
+            let lap = best(&track.laps, workload.rank).expect("at least one round");
             for (column, figure) in workload.columns {
                 let figure = Finding::Figure { value: figure(&lap), crowded: lap.crowded };
                 findings.record(name, (*column).to_owned(), figure);
@@ -120,11 +102,12 @@ fn record(
     Ok(())
 }
 
-/// A table per workload, of those who took part.
+/// Prints a table per workload, with the subjects that took part.
 pub fn print(findings: &Findings, workloads: &[Workload], contestants: &[Contestant]) {
     for workload in workloads {
-        let part = contestants.iter().filter(|contestant| contestant.workloads.contains(&workload.name));
-        let names: Vec<_> = part.map(|contestant| contestant.name).collect();
+        let participants =
+            contestants.iter().filter(|contestant| contestant.workloads.contains(&workload.name));
+        let names: Vec<_> = participants.map(|contestant| contestant.name).collect();
         let columns: Vec<_> =
             workload.columns.iter().map(|(column, _)| (*column, vec![(*column).to_owned()])).collect();
         println!("\n{}: {} in flight", workload.name, workload.in_flight);

@@ -1,4 +1,4 @@
-//! The Redis server: one of the bench's own for the length of a run, or one that it was told of.
+//! The Redis server: one that is started for the run, or one at a given URL.
 
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, TcpListener};
@@ -12,9 +12,9 @@ use ::redis::{Client, cmd};
 use super::subject::{Failure, Place};
 use crate::crowding;
 
-/// What all namespaces begin with.
+/// The prefix of all namespaces.
 const NAMESPACE: &str = "tollgate-bench";
-/// How often a server that has just been started is asked whether it is there.
+/// How often a started server is pinged until it answers.
 const ATTEMPTS: u32 = 250;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
 
@@ -23,20 +23,20 @@ pub struct Server {
     own: Option<Own>,
 }
 
-/// A server process that ends with this value, whatever else happens.
+/// A server process that is killed on drop.
 struct Own(Child);
 
 impl Drop for Own {
     fn drop(&mut self) {
-        // It has nothing to save. There is nobody to tell if it is gone already.
+        // It has nothing to save. An error means that it has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
 impl Server {
-    /// The server at `url`, or a new one.
-    pub async fn reach(url: Option<String>) -> Result<Self, Failure> {
+    /// Connects to the server at `url`, or starts one.
+    pub async fn open(url: Option<String>) -> Result<Self, Failure> {
         let Some(url) = url else { return Self::start().await };
         let server = Self { url, own: None };
         server.ping().await?;
@@ -44,7 +44,7 @@ impl Server {
     }
 
     async fn start() -> Result<Self, Failure> {
-        // The port is free for whoever asks next; that nobody else does is likely enough.
+        // Another process could take the port before the server does; that is unlikely enough.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port().to_string();
         let child = Command::new("redis-server")
             .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
@@ -57,24 +57,24 @@ impl Server {
                      or `redis`): install it, or name a running server with --server redis://HOST:PORT"
                         .to_owned()
                 }
-                _ => format!("redis-server does not start: {error}"),
+                _ => format!("cannot start redis-server: {error}"),
             })?;
         let server = Self { url: format!("redis://127.0.0.1:{port}"), own: Some(Own(child)) };
-        server.wait_until_there().await?;
+        server.wait_until_ready().await?;
         Ok(server)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "nothing tells when a process is ready")]
-    async fn wait_until_there(&self) -> Result<(), Failure> {
-        let mut answer = self.ping().await;
+    #[expect(clippy::disallowed_methods, reason = "the process does not signal that it is ready")]
+    async fn wait_until_ready(&self) -> Result<(), Failure> {
+        let mut reply = self.ping().await;
         for _ in 0..ATTEMPTS {
-            if answer.is_ok() {
+            if reply.is_ok() {
                 break;
             }
             thread::sleep(BETWEEN_ATTEMPTS);
-            answer = self.ping().await;
+            reply = self.ping().await;
         }
-        answer
+        reply
     }
 
     async fn ping(&self) -> Result<(), Failure> {
@@ -88,18 +88,17 @@ impl Server {
         connected.map_err(|error| format!("{} cannot be reached: {error}", self.url).into())
     }
 
-    /// A place on this server for the `index`th subject.
+    /// Returns the URL and a namespace for the `index`th subject.
     pub fn place(&self, index: usize) -> Place {
         Place { url: self.url.clone(), namespace: format!("{NAMESPACE}-{index:02}") }
     }
 
-    /// How long the server has so far waited for a processor; zero if it is not ours, so that
-    /// nothing is known of it.
+    /// Returns how long the server has waited for a processor so far. Zero if it was not started by this process.
     pub fn waited(&self) -> Duration {
         self.own.as_ref().map_or(Duration::ZERO, |own| crowding::waited_by(own.0.id()))
     }
 
-    /// Removes what the run left behind. A server of our own takes it along anyway.
+    /// Removes the keys of the run. A server that was started for the run needs no cleaning.
     pub async fn clean(&self) -> Result<(), Failure> {
         if self.own.is_some() {
             return Ok(());

@@ -11,27 +11,24 @@ use crate::subject::Quota;
 pub type Failure = Box<dyn Error + Send + Sync>;
 pub type Later<T> = Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>;
 
-/// The limit that each subject is given in its own terms: no run comes near it, and nothing
-/// expires while others are being measured. A whole millisecond per unit, as not every limiter
-/// counts in less.
+/// The limit of all subjects. No run reaches it, and nothing expires while other subjects are measured. One unit is a
+/// whole millisecond, as some limiters have no finer resolution.
 pub const QUOTA: Quota = Quota { count: 1_000_000, period: Duration::from_secs(1_000) };
 
 /// One limiter under test, shared by all tasks that call it.
 pub trait Remote: Send + Sync + 'static {
-    /// How many checks one call makes.
+    /// The number of checks in one call.
     const CHECKS: u32 = 1;
 
-    /// Makes one call about the next [`CHECKS`](Self::CHECKS) keys; says whether all of its
-    /// checks were admitted.
+    /// Makes one call for the next [`CHECKS`](Self::CHECKS) keys. Returns whether all of its checks were admitted.
     fn call(&self, keys: &mut Walk<'_>) -> impl Future<Output = Result<bool, Failure>> + Send;
 }
 
-/// A [`Remote`] of any type: the dynamic dispatch is paid once per task, not per call.
+/// A [`Remote`] of any type: one dynamic dispatch per task, not per call.
 pub trait Runner: Send + Sync {
     fn checks_per_call(&self) -> u32;
 
-    /// Makes so many calls, one after the other, along the keys from the `start`th on; says how
-    /// many were admitted.
+    /// Makes `calls` calls, one after the other, along the keys from the `start`th on. Returns how many were admitted.
     fn run(self: Arc<Self>, keys: Arc<Keys>, start: usize, calls: u32) -> Later<u32>;
 }
 
@@ -56,7 +53,7 @@ impl<R: Remote> Runner for R {
 #[derive(Clone)]
 pub struct Place {
     pub url: String,
-    /// What the names of all its keys in Redis contain, and nobody else's do. It has no colon.
+    /// A part of the names of all its keys in Redis, unique to the subject. It contains no colon.
     pub namespace: String,
 }
 
@@ -67,13 +64,13 @@ pub type Build = fn(Place) -> Later<Arc<dyn Runner>>;
 pub struct Contestant {
     pub name: &'static str,
     pub build: Build,
-    /// Somebody else's: not being able to do a workload is a finding, not a bug.
+    /// Another project's limiter: if it cannot do a workload, that is a finding, not an error.
     pub peer: bool,
-    /// The workloads it takes part in, by name.
+    /// The names of the workloads in which it takes part.
     pub workloads: &'static [&'static str],
 }
 
-/// For a [`Build`]: the limiter that is being built, its type forgotten.
+/// Erases the type of a limiter that is being built, for a [`Build`].
 pub fn runner<R: Remote>(
     building: impl Future<Output = Result<R, Failure>> + Send + 'static,
 ) -> Later<Arc<dyn Runner>> {

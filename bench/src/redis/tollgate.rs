@@ -1,19 +1,21 @@
-//! Tollgate's own subjects.
+//! Subjects of Tollgate.
 
 use std::time::Duration;
 
 use tollgate::store::{Run, Store};
-use tollgate::{Charge, Limit, LimitBuilder, Limiter, Request, Source, SystemClock};
+use tollgate::{AnyStore, Charge, Limit, LimitBuilder, Limiter, Request, Source, SystemClock};
 use tollgate_store_redis::{Config, RedisStore};
 
 use super::subject::{Contestant, Failure, Place, QUOTA, Remote, runner};
-use super::{ALONE, CHECKS_50, CHECKS_500};
+use super::workload::{ALONE, CHECKS_50, CHECKS_500};
 use crate::keys::Walk;
 
-/// A check with one charge: what every claim is about.
-pub const ONE: &str = "tollgate";
-/// A verdict on one charge, by the call that takes any number of them.
-pub const VERDICT: &str = "tollgate 1 charge";
+/// A check with one charge on the bare store: the subject of every claim.
+pub const BARE: &str = "tollgate";
+/// The same check through `tollgate::connect`.
+pub const CONNECT: &str = "tollgate connect()";
+/// A verdict on one charge, by the call that takes any number of charges.
+const VERDICT: &str = "tollgate 1 charge";
 /// One verdict on five charges.
 pub const FIVE: &str = "tollgate 5 charges";
 /// 64 independent checks in one call.
@@ -22,17 +24,18 @@ pub const BATCH: &str = "tollgate batch of 64";
 pub fn all() -> Vec<Contestant> {
     let ours = |name, build, workloads| Contestant { name, build, peer: false, workloads };
     let mut all = vec![
-        ours(ONE, |place| runner(Check::through(place, |redis| redis)), &[CHECKS_50, CHECKS_500, ALONE]),
+        bare(BARE, &[CHECKS_50, CHECKS_500, ALONE]),
+        ours(CONNECT, |place| runner(Check::by_url(place)), &[CHECKS_50]),
         ours(VERDICT, |place| runner(Charges::<1>::build(place, bucket)), &[CHECKS_50, ALONE]),
         ours(FIVE, |place| runner(Charges::<5>::build(place, bucket)), &[CHECKS_50, ALONE]),
         ours(BATCH, |place| runner(Batch::build(place)), &[ALONE]),
         ours(
-            "tollgate named checks",
+            "tollgate exactly once",
             |place| runner(async { Check::through(place, |redis| redis).await.map(Check::exactly_once) }),
             &[CHECKS_50, ALONE],
         ),
     ];
-    // What each algorithm costs the server, with one charge and with five of one entity.
+    // The cost of each algorithm on the server, with one charge and with five charges of one entity.
     macro_rules! algorithms {
         ($($name:literal: $limit:expr;)*) => {$(
             all.push(ours(concat!($name, ", 1"), |place| runner(Charges::<1>::build(place, $limit)), &[ALONE]));
@@ -58,24 +61,28 @@ pub fn all() -> Vec<Contestant> {
     all
 }
 
+/// Returns checks on the bare store as a row of the table.
+pub fn bare(name: &'static str, workloads: &'static [&'static str]) -> Contestant {
+    Contestant { name, build: |place| runner(Check::through(place, |redis| redis)), peer: false, workloads }
+}
+
 fn bucket() -> LimitBuilder {
     Limit::per(QUOTA.count, QUOTA.period)
 }
 
 pub async fn connect(place: &Place) -> Result<RedisStore, Failure> {
-    // Not a second more than the state itself: what expires while others are measured is nobody's cost.
-    let config = Config::new(&place.url).prefix(&place.namespace).must_be_there();
+    let config = Config::new(&place.url).prefix(&place.namespace).require_reachable();
     Ok(config.connect().await?)
 }
 
-/// What nearly all calls are.
+/// A check with one charge.
 pub struct Check<S> {
     limiter: Limiter<S>,
     limit: Limit,
 }
 
 impl<S: Store> Check<S> {
-    /// Checks through what is wrapped around the store, if anything.
+    /// Checks through the wrapper that `wrapped` puts around the store, if any.
     pub async fn through(place: Place, wrapped: fn(RedisStore) -> S) -> Result<Self, Failure> {
         let limiter = Limiter::new(wrapped(connect(&place).await?));
         Ok(Self { limiter, limit: bucket().build("api")? })
@@ -86,13 +93,21 @@ impl<S: Store> Check<S> {
     }
 }
 
+impl Check<AnyStore> {
+    async fn by_url(place: Place) -> Result<Self, Failure> {
+        let limiter = tollgate::connect(&place.url).await?;
+        // `connect` has no prefix of its own, so the name of the limit contains the namespace.
+        Ok(Self { limiter, limit: bucket().build(&place.namespace)? })
+    }
+}
+
 impl<S: Store + 'static> Remote for Check<S> {
     async fn call(&self, keys: &mut Walk<'_>) -> Result<bool, Failure> {
         let decision = self.limiter.check(&self.limit, keys.step()).await?;
-        // Everything that there is to be told: nobody else computes less.
-        let told = (decision.remaining(), decision.retry_after(), decision.reset_after());
-        std::hint::black_box(told);
-        // What a wrapper says without having asked the store is no check of this store.
+        // All fields are computed, as the peers compute theirs.
+        let fields = (decision.remaining(), decision.retry_after(), decision.reset_after());
+        std::hint::black_box(fields);
+        // A wrapper's decision without a call to the store does not count as a check of this store.
         Ok(decision.is_allowed() && decision.source() == Source::Store)
     }
 }
@@ -108,7 +123,7 @@ impl<const N: usize> Charges<N> {
         let limiter = Limiter::new(connect(&place).await?);
         let limits =
             (0..N).map(|index| limit().build(&format!("limit-{index}"))).collect::<Result<Vec<_>, _>>()?;
-        let limits = limits.try_into().map_err(|_| "as many limits as charges")?;
+        let limits = limits.try_into().map_err(|_| "the number of limits differs from that of charges")?;
         Ok(Self { limiter, limits })
     }
 }
@@ -122,7 +137,7 @@ impl<const N: usize> Remote for Charges<N> {
     }
 }
 
-/// Checks that have nothing to do with each other, in one call.
+/// Independent checks in one call.
 struct Batch {
     store: RedisStore,
     limit: Limit,
@@ -141,8 +156,8 @@ impl Remote for Batch {
         let charges: Vec<_> = (0..Self::CHECKS).map(|_| [self.limit.charge(keys.step())]).collect();
         let runs: Vec<_> = charges.iter().map(|charge| Run::new(Request::new(charge), 1)).collect();
         let now = tollgate::Clock::now(&SystemClock::new());
-        for answer in self.store.decide_batch(&runs, now).await {
-            if answer?.passed() == 0 {
+        for verdict in self.store.decide_batch(&runs, now).await {
+            if verdict?.passed() == 0 {
                 return Ok(false);
             }
         }

@@ -1,4 +1,4 @@
-//! What checks cost the processors, on both sides.
+//! CPU time of checks, on both sides.
 
 use std::ops::Sub;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use ::redis::cmd;
 use super::subject::Failure;
 use crate::crowding;
 
-/// Time used up to a moment, or between two.
+/// Time used until a moment, or between two moments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Usage {
-    /// Of the processors, by this process.
+    /// CPU time of this process.
     pub client: Duration,
-    /// Of the processors, by the server, the network included.
+    /// CPU time of the server, including its network.
     pub server: Duration,
-    /// By the server inside of scripts: its own account of them, which goes by the clock and so
-    /// includes what other programs took from it meanwhile.
+    /// Time of the server in scripts, by its own statistics. Wall-clock time, so it includes preemption by other
+    /// programs.
     pub scripts: Duration,
 }
 
 impl Usage {
     pub async fn now(control: &mut MultiplexedConnection) -> Result<Self, Failure> {
-        // One section each: asking for several at once is newer than some servers.
+        // One section per call: older servers do not support several.
         let times: String = cmd("INFO").arg("cpu").query_async(control).await?;
         let commands: String = cmd("INFO").arg("commandstats").query_async(control).await?;
         Ok(Self { client: crowding::ran(), server: server(&times), scripts: scripts(&commands) })
     }
 }
 
-/// How often the server has run a script so far, by its own count.
+/// Returns the number of script calls so far, by the statistics of the server.
 pub async fn calls(control: &mut MultiplexedConnection) -> Result<u64, Failure> {
     let commands: String = cmd("INFO").arg("commandstats").query_async(control).await?;
     Ok(sum_of(&commands, "calls="))
@@ -60,7 +60,7 @@ fn scripts(info: &str) -> Duration {
     Duration::from_micros(sum_of(info, "usec="))
 }
 
-/// A field of the commands that run scripts, of all of them together.
+/// Returns the sum of a field over all commands that run scripts.
 fn sum_of(info: &str, field: &str) -> u64 {
     let values = info.lines().filter_map(|line| {
         let (command, statistics) = line.strip_prefix("cmdstat_")?.split_once(':')?;
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_servers_own_account_is_understood() {
+    fn statistics_of_the_server_are_parsed() {
         let cpu = "# CPU\r\nused_cpu_sys:0.250000\r\nused_cpu_user:1.500000\r\nused_cpu_sys_children:7.0\r\n";
         assert_eq!(server(cpu), Duration::from_millis(1_750));
         let commands = "# Commandstats\r\n\

@@ -1,4 +1,4 @@
-//! A store whose Redis was killed, and whose guard has noticed.
+//! A guarded store whose Redis was killed, with an open circuit breaker.
 
 use std::hint::black_box;
 use std::pin::pin;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tollgate::memory::MemoryStore;
 use tollgate::{BreakerState, Decision, Limit, Limiter, Source, StoreError};
-use tollgate_resilience::{Guarded, Local, Share};
+use tollgate_resilience::{FallbackStore, Guarded, Share};
 use tollgate_store_redis::RedisStore;
 
 use crate::keys::Walk;
@@ -19,60 +19,63 @@ use crate::subject::Subject;
 
 pub const NAME: &str = "dead store";
 
-/// How long the guard waits for an answer, as it does unless told otherwise.
+/// The default deadline of a guard.
 pub const DEADLINE: Duration = Duration::from_millis(20);
-/// So many programs share the limits.
-const PROGRAMS: u32 = 10;
+/// The number of processes that share the limits.
+const PROCESSES: u32 = 10;
 
-/// Answers of the server while it lives, so that it is a store in use that dies.
+/// The number of calls that succeed before the server is killed.
 const BEFORE: u32 = 100;
-/// The guard needs a handful of failures; this many without it having noticed is a bug.
-const MOST_FAILURES: u32 = 1_000;
+/// The breaker opens after a handful of failures; if it is closed after this many, that is a bug.
+const MAX_FAILURES: u32 = 1_000;
 
 pub type DeadLimiter = Limiter<Guarded<RedisStore>>;
 
-/// A limiter that falls back to memory, as its Redis is dead and no longer asked.
+/// Builds a limiter that falls back to memory, because its Redis is dead and the circuit breaker is open.
 pub async fn limiter(limit: &Limit, keys: usize) -> Result<DeadLimiter, Failure> {
-    let server = Server::reach(None).await?;
-    let local = Local::on(MemoryStore::config().keys(keys).build(), Share::one_of(PROGRAMS));
-    let guarded = Guarded::new(connect(&server.place(0)).await?).deadline(DEADLINE).on_failure(local);
-    let limiter = Limiter::new(guarded);
-    let mut answers = 0;
-    while answers < BEFORE {
-        // A late one does not count; nothing is measured yet.
-        answers += u32::from(limiter.check(limit, "somebody").await?.source() == Source::Store);
+    let server = Server::open(None).await?;
+    let limiter = Limiter::new(guarded(connect(&server.place(0)).await?, keys));
+    let mut decided = 0;
+    while decided < BEFORE {
+        // A decision of the fallback does not count; nothing is measured yet.
+        decided += u32::from(limiter.check(limit, "user").await?.source() == Source::Store);
     }
     drop(server);
-    for _ in 0..MOST_FAILURES {
-        let _decided_by_memory = limiter.check(limit, "somebody").await?;
-        if limiter.store().breaker() == BreakerState::Open {
+    for _ in 0..MAX_FAILURES {
+        let _decided_by_fallback = limiter.check(limit, "user").await?;
+        if limiter.store().breaker_state() == BreakerState::Open {
             return Ok(limiter);
         }
     }
-    Err(format!("{MOST_FAILURES} checks after its end, the guard still asks the store").into())
+    Err(format!("the circuit breaker is not open {MAX_FAILURES} checks after the end of the store").into())
 }
 
-/// Whether it was admitted, and by whom it has to be: the memory that stands in.
-pub fn is_admitted(answer: Result<Decision, StoreError>) -> bool {
-    answer.is_ok_and(|decision| decision.is_allowed() && decision.source() == Source::Fallback)
+fn guarded(redis: RedisStore, keys: usize) -> Guarded<RedisStore> {
+    let fallback = FallbackStore::new(MemoryStore::config().max_keys(keys).build(), Share::one_of(PROCESSES));
+    Guarded::builder(redis).deadline(DEADLINE).on_failure(fallback).build()
 }
 
-/// The dead store for races in this process.
+/// Returns whether a check was allowed by the fallback store.
+pub fn is_admitted(decision: Result<Decision, StoreError>) -> bool {
+    decision.is_ok_and(|decision| decision.is_allowed() && decision.source() == Source::Fallback)
+}
+
+/// The dead store as a subject in this process.
 pub struct Dead {
     pub limiter: DeadLimiter,
     pub limit: Limit,
-    /// Whose threads drive what the store does now and then, to find out whether its server is back.
+    /// Runs the probes of the store.
     pub runtime: Handle,
 }
 
 impl Dead {
-    /// Checks within the runtime's context.
+    /// Checks in the context of the runtime.
     fn check_inside(&self, key: &str) -> bool {
         let mut check = pin!(self.limiter.check(&self.limit, key));
-        // Nearly always the first poll has the answer, and no runtime is measured, as for the
-        // memory store. One that asks whether the server is back waits: its time counts, too.
+        // Nearly always the first poll is ready, and no runtime is measured, as for the memory store. A probe waits for
+        // the store: its time counts, too.
         is_admitted(match check.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(answer) => answer,
+            Poll::Ready(decision) => decision,
             Poll::Pending => self.runtime.block_on(check),
         })
     }
@@ -84,7 +87,7 @@ impl Subject for Dead {
         self.check_inside(key)
     }
 
-    /// Enters the runtime once per lap: a service's callers are in theirs anyway.
+    /// Enters the runtime once per lap: the callers of a service are in one anyway.
     fn lap(&self, mut walk: Walk<'_>, checks: u32) -> u32 {
         let _inside = self.runtime.enter();
         let mut admitted = 0;

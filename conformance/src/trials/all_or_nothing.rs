@@ -4,8 +4,8 @@ use tollgate_core::store::Store;
 use tollgate_core::{AlgorithmKind, Limit};
 
 use super::Plan;
+use crate::fixture::{ENTITY, Fixture};
 use crate::samples::{Sample, samples};
-use crate::stand::{Stand, WHO};
 
 pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
     plan.each("all_or_nothing", all_or_nothing);
@@ -15,84 +15,90 @@ pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
     plan.add("all_or_nothing::no_charges", no_charges);
 }
 
-/// A limit with room beside one without: nothing is debited, and the tight one is named.
-async fn all_or_nothing<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample) {
+/// One limit has tokens left and the other has none: nothing is debited, and the verdict names the exhausted one.
+async fn all_or_nothing<S: Store>(fixture: Fixture<S>, Sample { limit, .. }: Sample) {
     let other = Limit::per_second(1).build("other").expect("valid");
-    assert!(stand.decide(&[stand.charge(&other, WHO)]).await.is_allowed());
-    let before = stand.peek(&limit).await;
+    assert!(fixture.decide(&[fixture.charge(&other, ENTITY)]).await.is_allowed());
+    let before = fixture.peek(&limit).await;
     for _ in 0..3 {
-        let denied = stand.decide(&[stand.charge(&limit, WHO).with_cost(2), stand.charge(&other, WHO)]).await;
+        let denied = fixture
+            .decide(&[fixture.charge(&limit, ENTITY).with_cost(2), fixture.charge(&other, ENTITY)])
+            .await;
         assert!(denied.is_denied());
         assert_eq!(denied.most_restrictive_index(), Some(1));
-        assert_eq!(denied.decisions()[0], before, "it had room, and nothing was debited");
-        assert_eq!(stand.peek(&limit).await, before);
+        assert_eq!(denied.decisions()[0], before, "nothing was debited");
+        assert_eq!(fixture.peek(&limit).await, before);
     }
-    // The other way round: exhaust this one, and the other keeps what it has.
+    // The other way round: this limit is exhausted, and the other keeps its tokens.
     let spare = Limit::per_second(100).build("spare").expect("valid");
-    stand.exhaust(&limit).await;
-    let denied = stand.decide(&[stand.charge(&spare, WHO), stand.charge(&limit, WHO)]).await;
+    fixture.exhaust(&limit).await;
+    let denied = fixture.decide(&[fixture.charge(&spare, ENTITY), fixture.charge(&limit, ENTITY)]).await;
     assert_eq!((denied.is_denied(), denied.most_restrictive_index()), (true, Some(1)));
-    assert_eq!(stand.peek(&spare).await.remaining(), 100);
+    assert_eq!(fixture.peek(&spare).await.remaining(), 100);
 }
 
-async fn same_key_twice<S: Store>(stand: Stand<S>, Sample { limit, name, .. }: Sample) {
+async fn same_key_twice<S: Store>(fixture: Fixture<S>, Sample { limit, name, .. }: Sample) {
     if name.contains("gap") || name.contains("smooth") {
-        // The second of two at once is too close to the first, or has to wait until it is paid for.
-        let before = stand.peek(&limit).await;
+        // The second of two charges at once is too close to the first, or waits for the cost of the first.
+        let before = fixture.peek(&limit).await;
         let costs = if name.contains("gap") { [2, 3] } else { [limit.capacity() + 1, 1] };
-        let charges = costs.map(|cost| stand.charge(&limit, WHO).with_cost(cost));
-        assert!(stand.decide(&charges).await.is_denied());
+        let charges = costs.map(|cost| fixture.charge(&limit, ENTITY).with_cost(cost));
+        assert!(fixture.decide(&charges).await.is_denied());
         if !name.contains("denied_counted") {
-            assert_eq!(stand.peek(&limit).await, before, "so neither is debited");
+            assert_eq!(fixture.peek(&limit).await, before, "neither is debited");
         }
-        assert!(stand.one(charges[0]).await.is_allowed(), "alone the first passes");
+        assert!(fixture.one(charges[0]).await.is_allowed(), "the first one alone passes");
         return;
     }
-    let charge = stand.charge(&limit, WHO);
-    let twice = stand.decide(&[charge.with_cost(2), charge.with_cost(3)]).await;
+    let charge = fixture.charge(&limit, ENTITY);
+    let twice = fixture.decide(&[charge.with_cost(2), charge.with_cost(3)]).await;
     assert!(twice.is_allowed());
-    assert_eq!(stand.peek(&limit).await.remaining(), limit.capacity() - 5, "the same key twice counts twice");
+    assert_eq!(
+        fixture.peek(&limit).await.remaining(),
+        limit.capacity() - 5,
+        "the same key twice counts twice"
+    );
     let over = limit.capacity() - 6;
     assert!(
-        stand.decide(&[charge.with_cost(over), charge.with_cost(2)]).await.is_denied(),
-        "together they do not fit"
+        fixture.decide(&[charge.with_cost(over), charge.with_cost(2)]).await.is_denied(),
+        "both together exceed the capacity"
     );
 }
 
-async fn many_limits<S: Store>(stand: Stand<S>) {
+async fn many_limits<S: Store>(fixture: Fixture<S>) {
     let samples: Vec<_> = samples()
         .into_iter()
         .filter(|sample| sample.limit.kind() != AlgorithmKind::SmoothWarmingUp)
         .collect();
-    let charges: Vec<_> = samples.iter().map(|sample| stand.charge(&sample.limit, WHO)).collect();
-    assert!(stand.decide(&charges).await.is_allowed());
+    let charges: Vec<_> = samples.iter().map(|sample| fixture.charge(&sample.limit, ENTITY)).collect();
+    assert!(fixture.decide(&charges).await.is_allowed());
     let before: Vec<_> = {
         let mut before = Vec::new();
         for sample in &samples {
-            before.push(stand.peek(&sample.limit).await);
+            before.push(fixture.peek(&sample.limit).await);
         }
         before
     };
-    // The gap of one of them denies them all.
-    assert!(stand.decide(&charges).await.is_denied());
+    // One of the limits has a minimum gap, which denies the whole request.
+    assert!(fixture.decide(&charges).await.is_denied());
     for (sample, before) in samples.iter().zip(before) {
-        assert_eq!(stand.peek(&sample.limit).await, before, "{}", sample.name);
+        assert_eq!(fixture.peek(&sample.limit).await, before, "{}", sample.name);
     }
 }
 
-async fn several_entities<S: Store>(stand: Stand<S>) {
+async fn several_entities<S: Store>(fixture: Fixture<S>) {
     let limit = Limit::per_second(10).build("api").expect("valid");
     let both = |cost: u32| {
-        [stand.charge(&limit, "alice").with_cost(cost), stand.charge(&limit, "bob").with_cost(cost)]
+        [fixture.charge(&limit, "alice").with_cost(cost), fixture.charge(&limit, "bob").with_cost(cost)]
     };
-    assert!(stand.decide(&both(6)).await.is_allowed());
-    assert!(stand.one(stand.charge(&limit, "alice").with_cost(3)).await.is_allowed());
-    assert!(stand.decide(&both(2)).await.is_denied(), "alice has 1 left");
-    assert_eq!(stand.one(stand.charge(&limit, "bob").with_cost(0)).await.remaining(), 4, "bob keeps his");
-    assert!(stand.decide(&both(1)).await.is_allowed());
+    assert!(fixture.decide(&both(6)).await.is_allowed());
+    assert!(fixture.one(fixture.charge(&limit, "alice").with_cost(3)).await.is_allowed());
+    assert!(fixture.decide(&both(2)).await.is_denied(), "alice has 1 left");
+    assert_eq!(fixture.one(fixture.charge(&limit, "bob").with_cost(0)).await.remaining(), 4, "bob keeps 4");
+    assert!(fixture.decide(&both(1)).await.is_allowed());
 }
 
-async fn no_charges<S: Store>(stand: Stand<S>) {
-    let verdict = stand.decide(&[]).await;
+async fn no_charges<S: Store>(fixture: Fixture<S>) {
+    let verdict = fixture.decide(&[]).await;
     assert!(verdict.is_allowed() && verdict.most_restrictive().is_none());
 }

@@ -1,4 +1,4 @@
-//! Many callers at once get together exactly what the pure function admits: counted, not argued.
+//! Concurrent callers are granted in total exactly what the pure function grants.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use tollgate_core::store::{Atomicity, Store};
 use tollgate_core::{Decision, Limit};
 
 use super::Plan;
+use crate::fixture::{ENTITY, Fixture};
 use crate::pure::Pure;
 use crate::samples::Sample;
-use crate::stand::{Stand, WHO};
 
 const CALLERS: usize = 64;
 
@@ -24,7 +24,7 @@ pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
 }
 
 /// Runs `work` on as many tasks as there are callers, started together.
-async fn together<S, T, F>(stand: &Stand<S>, work: impl Fn(Stand<S>, usize) -> F) -> Vec<T>
+async fn together<S, T, F>(fixture: &Fixture<S>, work: impl Fn(Fixture<S>, usize) -> F) -> Vec<T>
 where
     S: Store + 'static,
     T: Send + 'static,
@@ -33,7 +33,7 @@ where
     let barrier = Arc::new(Barrier::new(CALLERS));
     let mut tasks = JoinSet::new();
     for caller in 0..CALLERS {
-        let (barrier, task) = (Arc::clone(&barrier), work(Stand::clone(stand), caller));
+        let (barrier, task) = (Arc::clone(&barrier), work(Fixture::clone(fixture), caller));
         tasks.spawn(async move {
             barrier.wait().await;
             task.await
@@ -42,44 +42,44 @@ where
     tasks.join_all().await
 }
 
-/// Everyone asks the same at the same instant: the answers, sorted, are those of one caller asking as often.
-async fn equal_charges<S: Store + 'static>(stand: Stand<S>, Sample { limit, .. }: Sample) {
+/// All callers send the same charge at the same instant. Sorted, their decisions equal those of one sequential caller.
+async fn equal_charges<S: Store + 'static>(fixture: Fixture<S>, Sample { limit, .. }: Sample) {
     const EACH: usize = 5;
-    let told = together(&stand, |stand, _| {
+    let decisions = together(&fixture, |fixture, _| {
         let limit = limit.clone();
         async move {
-            let mut told = Vec::new();
+            let mut decisions = Vec::new();
             for _ in 0..EACH {
-                told.push(stand.take(&limit, 1).await);
+                decisions.push(fixture.take(&limit, 1).await);
             }
-            told
+            decisions
         }
     })
     .await;
     let mut pure = Pure::default();
-    let charge = [stand.charge(&limit, WHO)];
-    let right = (0..CALLERS * EACH).map(|_| pure.decide(&charge, stand.now()).decisions()[0]);
+    let charge = [fixture.charge(&limit, ENTITY)];
+    let expected = (0..CALLERS * EACH).map(|_| pure.decide(&charge, fixture.now()).decisions()[0]);
     let sorted = |decisions: Vec<Decision>| {
-        let mut facts: Vec<_> = decisions
+        let mut fields: Vec<_> = decisions
             .iter()
-            .map(|told| (told.is_allowed(), told.remaining(), told.start_after(), told.retry_after()))
+            .map(|one| (one.is_allowed(), one.remaining(), one.start_after(), one.retry_after()))
             .collect();
-        facts.sort_unstable();
-        facts
+        fields.sort_unstable();
+        fields
     };
-    assert_eq!(sorted(told.concat()), sorted(right.collect()));
+    assert_eq!(sorted(decisions.concat()), sorted(expected.collect()));
 }
 
-/// Whoever is told "allowed" is in the count, and nobody else is.
-async fn mixed_costs<S: Store + 'static>(stand: Stand<S>) {
+/// The debited total equals the sum of all grants.
+async fn mixed_costs<S: Store + 'static>(fixture: Fixture<S>) {
     let limit = Limit::per_hour(10_000).build("mixed").expect("valid");
-    let granted: u32 = together(&stand, |stand, caller| {
+    let granted: u32 = together(&fixture, |fixture, caller| {
         let limit = limit.clone();
         async move {
             let mut granted = 0;
             for round in 0..100 {
                 let cost = u32::try_from((caller * 7 + round * 3) % 11 + 1).expect("small");
-                granted += stand.take(&limit, cost).await.granted();
+                granted += fixture.take(&limit, cost).await.granted();
             }
             granted
         }
@@ -87,28 +87,28 @@ async fn mixed_costs<S: Store + 'static>(stand: Stand<S>) {
     .await
     .iter()
     .sum();
-    let left = stand.peek(&limit).await.remaining();
-    assert_eq!(granted + left, 10_000, "nothing lost, nothing made");
+    let left = fixture.peek(&limit).await.remaining();
+    assert_eq!(granted + left, 10_000, "every grant is debited once");
     assert!(left < 11, "demand was four times the limit");
 }
 
-/// Requests with several charges, beside requests with one. A request that is denied by its second limit must not
-/// keep anyone from the first, not even for a moment.
-async fn several_charges<S: Store + 'static>(stand: Stand<S>) {
+/// Requests with several charges, beside requests with one. A request that its second limit denies never takes a token
+/// of the first, not even for a moment.
+async fn several_charges<S: Store + 'static>(fixture: Fixture<S>) {
     const ROUNDS: usize = 40;
     let both = u32::try_from(CALLERS * ROUNDS / 8).expect("small");
     let alone = u32::try_from(CALLERS / 2 * ROUNDS).expect("small");
     let wide = Limit::per_hour(both + alone).build("wide").expect("valid");
     let narrow = Limit::per_hour(both).build("narrow").expect("valid");
-    let passed = together(&stand, |stand, caller| {
+    let passed = together(&fixture, |fixture, caller| {
         let (wide, narrow) = (wide.clone(), narrow.clone());
         async move {
             let mut passed = 0_u32;
             for _ in 0..ROUNDS {
                 let verdict = if caller % 2 == 0 {
-                    stand.decide(&[stand.charge(&wide, WHO)]).await
+                    fixture.decide(&[fixture.charge(&wide, ENTITY)]).await
                 } else {
-                    stand.decide(&[stand.charge(&wide, WHO), stand.charge(&narrow, WHO)]).await
+                    fixture.decide(&[fixture.charge(&wide, ENTITY), fixture.charge(&narrow, ENTITY)]).await
                 };
                 passed += u32::from(verdict.is_allowed());
             }
@@ -120,21 +120,21 @@ async fn several_charges<S: Store + 'static>(stand: Stand<S>) {
         |single| passed.iter().filter(|(kind, _)| *kind == single).map(|(_, passed)| passed).sum::<u32>();
     assert_eq!(sum(true), alone, "no spurious denial");
     assert_eq!(sum(false), both, "no over-admission");
-    assert_eq!(stand.peek(&wide).await.remaining(), 0);
-    assert_eq!(stand.peek(&narrow).await.remaining(), 0);
+    assert_eq!(fixture.peek(&wide).await.remaining(), 0);
+    assert_eq!(fixture.peek(&narrow).await.remaining(), 0);
 }
 
-/// Two keys in both orders: nobody waits for ever, and both keys count the same.
-async fn opposite_orders<S: Store + 'static>(stand: Stand<S>) {
+/// Two keys in both orders: no deadlock, and both keys count the same.
+async fn opposite_orders<S: Store + 'static>(fixture: Fixture<S>) {
     let limit = Limit::per_hour(1_000).build("both").expect("valid");
-    let passed: u32 = together(&stand, |stand, caller| {
+    let passed: u32 = together(&fixture, |fixture, caller| {
         let limit = limit.clone();
         async move {
             let mut passed = 0;
             for _ in 0..40 {
                 let (first, second) = if caller % 2 == 0 { ("a", "b") } else { ("b", "a") };
-                let charges = [stand.charge(&limit, first), stand.charge(&limit, second)];
-                passed += u32::from(stand.decide(&charges).await.is_allowed());
+                let charges = [fixture.charge(&limit, first), fixture.charge(&limit, second)];
+                passed += u32::from(fixture.decide(&charges).await.is_allowed());
             }
             passed
         }
@@ -142,43 +142,43 @@ async fn opposite_orders<S: Store + 'static>(stand: Stand<S>) {
     .await
     .iter()
     .sum();
-    let left = stand.one(stand.charge(&limit, "a").with_cost(0)).await.remaining();
-    assert_eq!(left, stand.one(stand.charge(&limit, "b").with_cost(0)).await.remaining());
-    assert_eq!(passed + left, 1_000, "what passed is what is missing");
-    if stand.store().capability().atomicity == Atomicity::Everywhere {
+    let left = fixture.one(fixture.charge(&limit, "a").with_cost(0)).await.remaining();
+    assert_eq!(left, fixture.one(fixture.charge(&limit, "b").with_cost(0)).await.remaining());
+    assert_eq!(passed + left, 1_000, "every admitted request is debited once");
+    if fixture.store().capability().atomicity == Atomicity::Everywhere {
         assert_eq!(passed, 1_000, "no spurious denial");
     }
 }
 
-/// What is taken and given back leaves nothing behind.
-async fn balance<S: Store + 'static>(stand: Stand<S>) {
+/// Debits and refunds of the same amounts cancel out.
+async fn balance<S: Store + 'static>(fixture: Fixture<S>) {
     use tollgate_core::Action;
     let limit = Limit::per_hour(5_000).build("balance").expect("valid");
-    together(&stand, |stand, caller| {
+    together(&fixture, |fixture, caller| {
         let limit = limit.clone();
         async move {
             let cost = u32::try_from(caller % 5 + 1).expect("small");
             for _ in 0..30 {
-                assert!(stand.act(&limit, cost, Action::Debit { at: None }).await.is_allowed());
-                assert_eq!(stand.act(&limit, cost, Action::Refund { at: None }).await.granted(), cost);
+                assert!(fixture.act(&limit, cost, Action::Debit { at: None }).await.is_allowed());
+                assert_eq!(fixture.act(&limit, cost, Action::Refund { at: None }).await.granted(), cost);
             }
         }
     })
     .await;
-    assert_eq!(stand.peek(&limit).await.remaining(), 5_000);
+    assert_eq!(fixture.peek(&limit).await.remaining(), 5_000);
 }
 
-/// Every caller is the first to use a key, at the same moment: one state each, not two.
-async fn new_keys<S: Store + 'static>(stand: Stand<S>) {
+/// All callers create the same new keys at the same moment: each key gets one state, not two.
+async fn new_keys<S: Store + 'static>(fixture: Fixture<S>) {
     const KEYS: usize = 50;
     let limit = Limit::per_hour(8).build("new").expect("valid");
-    let passed = together(&stand, |stand, _| {
+    let passed = together(&fixture, |fixture, _| {
         let limit = limit.clone();
         async move {
             let mut passed = 0_u32;
             for key in 0..KEYS {
                 passed +=
-                    u32::from(stand.one(stand.charge(&limit, &format!("key {key}"))).await.is_allowed());
+                    u32::from(fixture.one(fixture.charge(&limit, &format!("key {key}"))).await.is_allowed());
             }
             passed
         }

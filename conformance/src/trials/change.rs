@@ -1,4 +1,4 @@
-//! A limit that changes while it is in use never grants more than its new capacity.
+//! A limit whose parameters change while it is in use never grants more than its new capacity.
 
 use std::time::Duration;
 
@@ -6,9 +6,9 @@ use tollgate_core::Limit;
 use tollgate_core::store::Store;
 
 use super::Plan;
+use crate::fixture::{ENTITY, Fixture};
 use crate::pure::Pure;
 use crate::samples::Sample;
-use crate::stand::{Stand, WHO};
 
 pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
     plan.each("live_change", live_change);
@@ -17,51 +17,51 @@ pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
     plan.add("live_change::counters_keep_their_count", counters);
 }
 
-async fn live_change<S: Store>(mut stand: Stand<S>, Sample { limit, changed, .. }: Sample) {
+async fn live_change<S: Store>(mut fixture: Fixture<S>, Sample { limit, changed, .. }: Sample) {
     let [more, fewer] = changed;
     let mut pure = Pure::default();
     for (step, limit) in [&limit, &more, &fewer, &limit, &fewer, &more].into_iter().enumerate() {
         let mut granted = 0;
         for _ in 0..60 {
-            let charge = [stand.charge(limit, WHO)];
-            let told = stand.decide(&charge).await;
-            assert_eq!(told, pure.decide(&charge, stand.now()), "step {step}");
-            granted += told.decisions()[0].granted();
+            let charge = [fixture.charge(limit, ENTITY)];
+            let verdict = fixture.decide(&charge).await;
+            assert_eq!(verdict, pure.decide(&charge, fixture.now()), "step {step}");
+            granted += verdict.decisions()[0].granted();
         }
-        // One more than is stored passes a smooth limiter: the next caller pays.
+        // A smooth limiter admits one more than it has stored: the next caller waits for it.
         assert!(granted <= limit.capacity() + 1, "{granted} of {}", limit.capacity());
-        stand.advance(Duration::from_millis(450));
+        fixture.advance(Duration::from_millis(450));
     }
 }
 
-async fn time_until_full<S: Store>(stand: Stand<S>) {
+async fn time_until_full<S: Store>(fixture: Fixture<S>) {
     let slow = Limit::per_second(10).burst(10).build("plan").expect("valid");
     let fast = Limit::per_second(100).burst(100).build("plan").expect("valid");
-    let drained = stand.take(&slow, 5).await;
+    let drained = fixture.take(&slow, 5).await;
     assert_eq!(drained.reset_after(), Duration::from_millis(500));
-    let upgraded = stand.peek(&fast).await;
+    let upgraded = fixture.peek(&fast).await;
     assert_eq!((upgraded.reset_after(), upgraded.remaining()), (Duration::from_millis(500), 50));
 }
 
-async fn clamped<S: Store>(mut stand: Stand<S>) {
+async fn clamped<S: Store>(mut fixture: Fixture<S>) {
     let hourly = Limit::per_hour(5).build("plan").expect("valid");
     let quick = Limit::per_second(100).build("plan").expect("valid");
-    assert!(stand.take(&hourly, 5).await.is_allowed());
-    let upgraded = stand.take(&quick, 1).await;
-    assert!(upgraded.is_denied(), "nothing was left, and nothing is given");
-    let wait = upgraded.retry_after().expect("a wait cures it");
-    assert_eq!(wait, Duration::from_millis(10), "but the new limit's time counts from now on");
-    stand.advance(wait);
-    assert!(stand.take(&quick, 1).await.is_allowed(), "and its word is kept");
-    stand.advance(Duration::from_secs(1));
-    assert_eq!(stand.peek(&quick).await.remaining(), 100);
+    assert!(fixture.take(&hourly, 5).await.is_allowed());
+    let upgraded = fixture.take(&quick, 1).await;
+    assert!(upgraded.is_denied(), "no tokens were left, and the change adds none");
+    let wait = upgraded.retry_after().expect("a denial has a retry_after");
+    assert_eq!(wait, Duration::from_millis(10), "the wait is that of the new parameters");
+    fixture.advance(wait);
+    assert!(fixture.take(&quick, 1).await.is_allowed(), "allowed at retry_after");
+    fixture.advance(Duration::from_secs(1));
+    assert_eq!(fixture.peek(&quick).await.remaining(), 100);
 }
 
-async fn counters<S: Store>(stand: Stand<S>) {
+async fn counters<S: Store>(fixture: Fixture<S>) {
     let daily = Limit::per_day(100).fixed_window().build("daily").expect("valid");
     let less = Limit::per_day(70).fixed_window().build("daily").expect("valid");
-    assert!(stand.take(&daily, 80).await.is_allowed());
-    let denied = stand.take(&less, 1).await;
+    assert!(fixture.take(&daily, 80).await.is_allowed());
+    let denied = fixture.take(&less, 1).await;
     assert_eq!((denied.is_denied(), denied.debt()), (true, 10));
-    assert_eq!(stand.peek(&daily).await.remaining(), 20);
+    assert_eq!(fixture.peek(&daily).await.remaining(), 20);
 }

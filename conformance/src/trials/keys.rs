@@ -1,11 +1,11 @@
-//! Keys are any bytes, and different keys never meet.
+//! Keys are any bytes, and different keys never share state.
 
 use tollgate_core::store::Store;
 use tollgate_core::{Key, Limit, Request};
 
 use super::Plan;
+use crate::fixture::Fixture;
 use crate::samples::{Sample, samples};
-use crate::stand::Stand;
 
 pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
     plan.each("key_isolation", isolation);
@@ -26,47 +26,47 @@ fn hostile_names() -> Vec<Vec<u8>> {
     .collect();
     names.push(vec![0xff, 0xfe, 0x80]);
     names.push(vec![b'k'; 64 * 1024]);
-    // The same but for the last byte.
+    // Differs in the last byte only.
     names.push([vec![b'k'; 64 * 1024 - 1], vec![b'K']].concat());
     names
 }
 
-async fn isolation<S: Store>(stand: Stand<S>, Sample { limit, .. }: Sample) {
-    stand.exhaust(&limit).await;
-    let other = stand.one(stand.charge(&limit, "somebody else").with_cost(limit.capacity())).await;
+async fn isolation<S: Store>(fixture: Fixture<S>, Sample { limit, .. }: Sample) {
+    fixture.exhaust(&limit).await;
+    let other = fixture.one(fixture.charge(&limit, "another").with_cost(limit.capacity())).await;
     assert!(other.is_allowed(), "another key is untouched: {other:?}");
 }
 
-async fn namespaces<S: Store>(stand: Stand<S>) {
+async fn namespaces<S: Store>(fixture: Fixture<S>) {
     let limit = Limit::per_hour(1).build("api").expect("valid");
-    let now = stand.now();
-    // The same bytes, cut differently.
+    let now = fixture.now();
+    // The same bytes, split at different positions.
     for (namespace, entity) in
         [("ab", "c"), ("a", "bc"), ("abc", ""), ("", "abc"), ("a:", "bc"), ("a", ":bc")]
     {
-        let namespace = format!("{}{namespace}", stand.namespace());
+        let namespace = format!("{}{namespace}", fixture.namespace());
         let charge = [limit.charge(Key::new(&namespace, entity))];
-        let verdict = stand.store().decide(Request::new(&charge), now).await.expect("the store answers");
-        assert!(verdict.is_allowed(), "{namespace:?} and {entity:?} are nobody else");
+        let verdict = fixture.store().decide(Request::new(&charge), now).await.expect("the store decides");
+        assert!(verdict.is_allowed(), "{namespace:?} and {entity:?} are a key of their own");
     }
 }
 
-async fn limits<S: Store>(stand: Stand<S>) {
+async fn limits<S: Store>(fixture: Fixture<S>) {
     let samples = samples();
     for sample in &samples {
-        stand.exhaust(&sample.limit).await;
+        fixture.exhaust(&sample.limit).await;
     }
     let renamed = Limit::per_second(10).build("token_bucket2").expect("valid");
-    assert!(stand.take(&renamed, 10).await.is_allowed(), "another name is another limit");
+    assert!(fixture.take(&renamed, 10).await.is_allowed(), "another name is another limit");
 }
 
-async fn hostile<S: Store>(stand: Stand<S>) {
+async fn hostile<S: Store>(fixture: Fixture<S>) {
     let bucket = Limit::per_hour(2).build("bucket").expect("valid");
     let window = Limit::per_hour(2).sliding_log().build("log {of} a:b").expect("valid");
     for limit in [&bucket, &window] {
         for round in 0..3 {
             for name in hostile_names() {
-                let decision = stand.one(stand.charge(limit, &name)).await;
+                let decision = fixture.one(fixture.charge(limit, &name)).await;
                 let shown = String::from_utf8_lossy(&name[..name.len().min(12)]).into_owned();
                 assert_eq!(decision.is_allowed(), round < 2, "round {round} of {shown:?}");
             }

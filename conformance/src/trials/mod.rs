@@ -1,23 +1,27 @@
-//! One file per behaviour.
+//! The trials, one file per behaviour.
 
 mod admission;
 mod all_or_nothing;
+mod any_store;
+mod batch;
 mod callers;
 mod change;
 mod clock;
 mod debit;
-mod exchange;
+mod deltas;
 mod expiry;
-mod forget;
+mod idempotency;
 mod keys;
 mod leases;
-mod operations;
 mod peek;
+mod permits;
 mod refund;
 mod replay;
-mod runs;
+mod reset;
+mod single_charge;
 mod snapshots;
 mod take_up_to;
+mod trace;
 mod waits;
 
 use std::future::Future;
@@ -25,87 +29,94 @@ use std::future::Future;
 use tollgate_core::AlgorithmKind;
 use tollgate_core::store::{IdempotencyRetention, Store};
 
+use crate::fixture::Fixture;
 use crate::samples::{Sample, samples};
-use crate::stand::Stand;
-use crate::suite::{Need, Planned};
+use crate::suite::{PlannedTrial, Requirement};
 
 /// A growing list of trials.
 pub(crate) struct Plan<S> {
-    trials: Vec<Planned<S>>,
-    needs: Need,
+    trials: Vec<PlannedTrial<S>>,
+    requirements: &'static [Requirement],
 }
 
-const NOTHING: Need = Need { met: |_, _| true, otherwise: "" };
-const EXACT: Need = Need {
-    met: |capability, kind| capability.exact.contains(kind),
-    otherwise: "the store trades exactness for something else",
+const EXACT: Requirement = Requirement {
+    is_met: |capability, kind| capability.exact.contains(kind),
+    reason: "the store's decisions are not exact for this algorithm",
 };
-const OPERATION_IDS: Need = Need {
-    met: |capability, _| capability.idempotency != IdempotencyRetention::None,
-    otherwise: "the store does not remember operation ids",
+const IDEMPOTENCY_KEYS: Requirement = Requirement {
+    is_met: |capability, _| capability.idempotency != IdempotencyRetention::None,
+    reason: "the store does not recognize idempotency keys",
 };
-const SNAPSHOTS: Need = Need {
-    met: |capability, kind| capability.snapshots.contains(kind),
-    otherwise: "the store cannot export such states",
+const SNAPSHOTS: Requirement = Requirement {
+    is_met: |capability, kind| capability.snapshots.contains(kind),
+    reason: "the store does not export states of this algorithm",
 };
 
 impl<S: Store + 'static> Plan<S> {
-    /// What the next trials need.
-    fn needing(&mut self, needs: Need) -> &mut Self {
-        self.needs = needs;
+    /// Sets what the trials that are added next require.
+    fn requiring(&mut self, requirements: &'static [Requirement]) -> &mut Self {
+        self.requirements = requirements;
         self
     }
 
-    /// One trial.
+    /// Adds one trial.
     fn add<F: Future<Output = ()> + Send + 'static>(
         &mut self,
         name: &str,
-        body: impl Fn(Stand<S>) -> F + Send + Sync + 'static,
+        body: impl Fn(Fixture<S>) -> F + Send + Sync + 'static,
     ) {
-        let body = Box::new(move |stand| Box::pin(body(stand)) as _);
-        // What is not about one algorithm is about the first.
-        let kind = AlgorithmKind::TokenBucket;
-        self.trials.push(Planned { name: name.to_owned(), kind, body, needs: self.needs });
+        // Requirements that depend on the algorithm are checked for this one.
+        self.push(name.to_owned(), AlgorithmKind::TokenBucket, body);
     }
 
-    /// One trial per sample.
+    /// Adds one trial per sample, named `behaviour::sample`.
     fn each<F: Future<Output = ()> + Send + 'static>(
         &mut self,
         behaviour: &str,
-        body: impl Fn(Stand<S>, Sample) -> F + Send + Sync + Clone + 'static,
+        body: impl Fn(Fixture<S>, Sample) -> F + Send + Sync + Clone + 'static,
     ) {
         for sample in samples() {
             let (name, body) = (format!("{behaviour}::{}", sample.name), body.clone());
-            let kind = sample.limit.kind();
-            self.add(&name, move |stand| body(stand, sample.clone()));
-            if let Some(trial) = self.trials.last_mut() {
-                trial.kind = kind;
-            }
+            self.push(name, sample.limit.kind(), move |fixture| body(fixture, sample.clone()));
         }
+    }
+
+    fn push<F: Future<Output = ()> + Send + 'static>(
+        &mut self,
+        name: String,
+        kind: AlgorithmKind,
+        body: impl Fn(Fixture<S>) -> F + Send + Sync + 'static,
+    ) {
+        let body = Box::new(move |fixture| Box::pin(body(fixture)) as _);
+        self.trials.push(PlannedTrial { name, kind, body, requirements: self.requirements });
     }
 }
 
-/// Every trial.
-pub(crate) fn all<S: Store + 'static>(replay_steps: usize) -> Vec<Planned<S>> {
-    let mut plan = Plan { trials: Vec::new(), needs: NOTHING };
-    admission::plan(plan.needing(EXACT));
-    all_or_nothing::plan(plan.needing(EXACT));
-    callers::plan(plan.needing(EXACT));
-    change::plan(plan.needing(EXACT));
-    clock::plan(plan.needing(EXACT));
-    debit::plan(plan.needing(EXACT));
-    exchange::plan(plan.needing(EXACT));
-    expiry::plan(plan.needing(SNAPSHOTS));
-    forget::plan(plan.needing(NOTHING));
-    keys::plan(plan.needing(NOTHING));
-    leases::plan(plan.needing(NOTHING));
-    operations::plan(plan.needing(OPERATION_IDS));
-    peek::plan(plan.needing(NOTHING));
-    refund::plan(plan.needing(EXACT));
-    replay::plan(plan.needing(EXACT), replay_steps);
-    runs::plan(plan.needing(EXACT));
-    snapshots::plan(plan.needing(SNAPSHOTS));
-    take_up_to::plan(plan.needing(EXACT));
-    waits::plan(plan.needing(EXACT));
+/// Returns every trial.
+pub(crate) fn all<S: Store + 'static>(replay_steps: usize) -> Vec<PlannedTrial<S>> {
+    let mut plan = Plan { trials: Vec::new(), requirements: &[] };
+    admission::plan(plan.requiring(&[EXACT]));
+    all_or_nothing::plan(plan.requiring(&[EXACT]));
+    any_store::plan(plan.requiring(&[EXACT, SNAPSHOTS]), replay_steps);
+    batch::plan(plan.requiring(&[EXACT]));
+    callers::plan(plan.requiring(&[EXACT]));
+    change::plan(plan.requiring(&[EXACT]));
+    clock::plan(plan.requiring(&[EXACT]));
+    debit::plan(plan.requiring(&[EXACT]));
+    deltas::plan(plan.requiring(&[EXACT]));
+    deltas::plan_repetitions(plan.requiring(&[EXACT, IDEMPOTENCY_KEYS]));
+    expiry::plan(plan.requiring(&[SNAPSHOTS]));
+    idempotency::plan(plan.requiring(&[IDEMPOTENCY_KEYS]));
+    keys::plan(plan.requiring(&[]));
+    leases::plan(plan.requiring(&[]));
+    peek::plan(plan.requiring(&[]));
+    permits::plan(plan.requiring(&[]));
+    refund::plan(plan.requiring(&[EXACT]));
+    replay::plan(plan.requiring(&[EXACT]), replay_steps);
+    reset::plan(plan.requiring(&[]));
+    single_charge::plan(plan.requiring(&[EXACT]), replay_steps);
+    snapshots::plan(plan.requiring(&[SNAPSHOTS]));
+    take_up_to::plan(plan.requiring(&[EXACT]));
+    waits::plan(plan.requiring(&[EXACT]));
     plan.trials
 }

@@ -1,26 +1,26 @@
-//! States can be exported: the pure function decides by an exported state as the store does by its own.
+//! States can be exported: by an exported state, the pure function decides as the store does.
 
 use std::time::Duration;
 
 use tollgate_core::store::{Snapshot, State, Store};
 
 use super::Plan;
+use crate::fixture::Fixture;
 use crate::samples::Sample;
-use crate::stand::Stand;
 
 pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
     plan.each("snapshots", snapshots);
 }
 
-async fn snapshots<S: Store>(mut stand: Stand<S>, Sample { limit, .. }: Sample) {
-    assert!(stand.export(&limit).await.is_none(), "a fresh state is not exported");
+async fn snapshots<S: Store>(mut fixture: Fixture<S>, Sample { limit, .. }: Sample) {
+    assert!(fixture.export(&limit).await.is_none(), "a fresh state is not exported");
     for cost in [limit.capacity() - 2, 1, 1, 1] {
-        let _ = stand.take(&limit, cost).await;
-        let snapshot = stand.export(&limit).await.expect("there is something to remember");
+        let _ = fixture.take(&limit, cost).await;
+        let snapshot = fixture.export(&limit).await.expect("a state that is not fresh");
         assert_eq!((snapshot.version(), snapshot.kind()), (Snapshot::VERSION, limit.kind()));
-        let mut state = State::from_snapshot(&limit, &snapshot).expect("a good snapshot");
-        let peek = limit.charge("anybody").with_cost(0);
-        assert_eq!(stand.peek(&limit).await, state.apply(&peek, stand.now()));
-        stand.advance(Duration::from_millis(3));
+        let mut state = State::from_snapshot(&limit, &snapshot).expect("a valid snapshot");
+        let peek = limit.charge("any key").with_cost(0);
+        assert_eq!(fixture.peek(&limit).await, state.apply(&peek, fixture.now()));
+        fixture.advance(Duration::from_millis(3));
     }
 }

@@ -1,5 +1,5 @@
-//! A program without std that decides a charge. If core, or anything it depends on, pulled std in, there
-//! would be two panic handlers and this would not build.
+//! A `no_std` program that decides a charge. If the core, or one of its dependencies, linked std, there would be two
+//! panic handlers, and this would not build.
 
 #![no_std]
 
@@ -12,7 +12,7 @@ use tollgate_core::{Limit, Time};
 
 struct NoMemory;
 
-// SAFETY: never hands out memory, so there is nothing to get wrong.
+// SAFETY: every allocation fails, so no memory is ever accessed.
 unsafe impl GlobalAlloc for NoMemory {
     unsafe fn alloc(&self, _: Layout) -> *mut u8 {
         null_mut()
@@ -29,9 +29,9 @@ fn panic(_: &PanicInfo<'_>) -> ! {
     loop {}
 }
 
-/// Whether one may pass at `nanos`.
+/// Returns whether one unit is allowed at `nanos`.
 #[unsafe(no_mangle)]
-pub extern "C" fn may_pass(nanos: u64) -> bool {
+pub extern "C" fn is_allowed(nanos: u64) -> bool {
     let Ok(limit) = Limit::per_second(10).build("embedded") else { return false };
     State::default().apply(&limit.charge("device"), Time::from_nanos(nanos)).is_allowed()
 }

@@ -1,56 +1,77 @@
-//! Concurrency: at most N in flight. Each holds a lease with an expiry, so that the place of a holder
-//! that crashed comes back.
+//! Concurrency: at most N slots in use. Each holder has a lease that expires, so that the slot of a crashed holder is
+//! freed.
 
 use alloc::vec::Vec;
 
-use super::{Count, Rules, ahead};
-use crate::charge::{Action, Ask, LeaseId};
+use super::{AlgorithmKind, Balance, Decide, nanos_until, saturate, take_up_to_cost};
+use crate::charge::{Action, LeaseId, Operation};
 use crate::decision::{Decision, Outcome};
 use crate::time::Time;
 
-/// Work in flight.
+/// The parameters of a concurrency limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Concurrency {
     count: u32,
-    /// How long a lease lasts unless it is renewed.
+    /// How long a lease lasts if it is not renewed.
     lease: u64,
 }
 
-/// Who is in flight, the earliest expiry first.
+/// The leases that are held, the earliest expiry first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leases {
-    held: Vec<Held>,
+    held: Vec<HeldLease>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Held {
+struct HeldLease {
     expires: u64,
     id: LeaseId,
-    places: u64,
+    slots: u64,
 }
 
 impl Leases {
     fn used(&self) -> u64 {
-        self.held.iter().fold(0, |sum, held| sum.saturating_add(held.places))
+        self.held.iter().fold(0, |sum, held| sum.saturating_add(held.slots))
     }
 
-    fn insert(&mut self, held: Held) {
-        // Anonymous places that end together are one entry, so that merging can tell views of them apart.
-        let same = |other: &&mut Held| {
-            held.id == LeaseId::ANONYMOUS && other.id == held.id && other.expires == held.expires
+    /// Returns the slots that a lease holds. Anonymous leases have no identity, so that is 0 for them.
+    fn slots_of(&self, id: LeaseId) -> u64 {
+        self.position(id).map_or(0, |index| self.held[index].slots)
+    }
+
+    fn position(&self, id: LeaseId) -> Option<usize> {
+        self.held.iter().position(|held| held.id == id && id != LeaseId::ANONYMOUS)
+    }
+
+    fn insert(&mut self, lease: HeldLease) {
+        // Anonymous leases with the same expiry are one entry, which keeps the state small.
+        let same = |held: &&mut HeldLease| {
+            lease.id == LeaseId::ANONYMOUS && held.id == lease.id && held.expires == lease.expires
         };
         if let Some(same) = self.held.iter_mut().find(same) {
-            same.places = same.places.saturating_add(held.places);
+            same.slots = same.slots.saturating_add(lease.slots);
             return;
         }
-        let after = self.held.partition_point(|other| other.expires <= held.expires);
-        self.held.insert(after, held);
+        let after = self.held.partition_point(|held| held.expires <= lease.expires);
+        self.held.insert(after, lease);
     }
 
-    /// Takes the lease out, if it is held. Nobody can name an anonymous one.
-    fn remove(&mut self, id: LeaseId) -> Option<Held> {
-        let index = self.held.iter().position(|held| held.id == id && id != LeaseId::ANONYMOUS)?;
-        Some(self.held.remove(index))
+    /// Removes a lease, if it is held and not anonymous.
+    fn remove(&mut self, id: LeaseId) -> Option<HeldLease> {
+        self.position(id).map(|index| self.held.remove(index))
+    }
+
+    /// Returns when `slots` slots will have been freed, if no lease is renewed or released.
+    fn frees_at(&self, slots: u64) -> u64 {
+        let (mut missing, mut expires) = (slots, 0);
+        for held in &self.held {
+            missing = missing.saturating_sub(held.slots);
+            expires = held.expires;
+            if missing == 0 {
+                break;
+            }
+        }
+        expires
     }
 }
 
@@ -59,82 +80,72 @@ impl Concurrency {
         Self { count, lease }
     }
 
-    fn answer(&self, leases: &Leases, now: Time, outcome: Outcome, granted: u32, wait: u64) -> Decision {
-        let left = i64::from(self.count).saturating_sub_unsigned(leases.used());
-        let reset = ahead(self.fresh_at(leases).nanos(), now);
-        Count { limit: self.count, left, reset }.answer(outcome, granted, wait)
+    fn decision(&self, leases: &Leases, now: Time, outcome: Outcome, granted: u32, wait: u64) -> Decision {
+        let reset = nanos_until(self.fresh_at(leases).nanos(), now);
+        Balance::used(self.count, leases.used(), reset).decision(outcome, granted, wait)
     }
 
     fn take(&self, leases: &mut Leases, now: Time, cost: u32, id: LeaseId) -> Decision {
-        let asked = cost.max(1);
-        if asked > self.count {
-            return self.answer(leases, now, Outcome::NeverFits, 0, 0);
+        let needed = cost.max(1);
+        if needed > self.count {
+            return self.decision(leases, now, Outcome::NeverFits, 0, 0);
         }
-        // Who asks again for a lease they hold keeps it, for as much as they ask now.
-        let mine = if cost > 0 { leases.remove(id) } else { None };
-        let mut excess = leases.used().saturating_add(asked.into()).saturating_sub(self.count.into());
+        // A holder that acquires its lease again keeps it, with as many slots as it acquires now.
+        let own = if cost > 0 { leases.remove(id) } else { None };
+        let excess = leases.used().saturating_add(needed.into()).saturating_sub(self.count.into());
         if excess > 0 {
-            // Nobody knows when work ends; at the latest its lease does.
-            let mut wait = 0;
-            for held in &leases.held {
-                excess = excess.saturating_sub(held.places);
-                wait = ahead(held.expires, now);
-                if excess == 0 {
-                    break;
-                }
+            // Work may end earlier, but the expiry of its lease is the only time that is known.
+            let wait = nanos_until(leases.frees_at(excess), now);
+            if let Some(own) = own {
+                leases.insert(own);
             }
-            if let Some(mine) = mine {
-                leases.insert(mine);
-            }
-            return self.answer(leases, now, Outcome::Denied, 0, wait);
+            return self.decision(leases, now, Outcome::Denied, 0, wait);
         }
         if cost > 0 {
             let expires = now.nanos().saturating_add(self.lease);
-            leases.insert(Held { expires, id, places: cost.into() });
+            leases.insert(HeldLease { expires, id, slots: cost.into() });
         }
-        self.answer(leases, now, Outcome::Allowed, cost, 0)
+        self.decision(leases, now, Outcome::Allowed, cost, 0)
     }
 }
 
-impl Rules for Concurrency {
+impl Decide for Concurrency {
     type State = Leases;
+
+    fn kind(&self) -> AlgorithmKind {
+        AlgorithmKind::Concurrency
+    }
 
     fn capacity(&self) -> u32 {
         self.count
     }
 
-    fn decide(&self, state: &mut Leases, now: Time, ask: &Ask) -> Decision {
+    fn decide(&self, state: &mut Leases, now: Time, operation: &Operation) -> Decision {
+        let Operation { cost, lease, action } = *operation;
         state.held.retain(|held| held.expires > now.nanos());
-        match ask.action {
-            Action::Take { .. } => self.take(state, now, ask.cost, ask.lease),
+        match action {
+            Action::Take { .. } => self.take(state, now, cost, lease),
             Action::TakeUpTo => {
-                // What its own lease holds is there for it too.
-                let named = ask.lease != LeaseId::ANONYMOUS;
-                let mine = state
-                    .held
-                    .iter()
-                    .find(|held| named && held.id == ask.lease)
-                    .map_or(0, |held| held.places);
-                let there = u64::from(self.count).saturating_sub(state.used().saturating_sub(mine));
-                let part = ask.cost.min(u32::try_from(there).unwrap_or(u32::MAX));
-                self.take(state, now, part.max(ask.cost.min(1)), ask.lease)
+                // The slots of the caller's own lease are available to it.
+                let used_by_others = state.used().saturating_sub(state.slots_of(lease));
+                let available = u64::from(self.count).saturating_sub(used_by_others);
+                self.take(state, now, take_up_to_cost(cost, available), lease)
             }
-            Action::Renew => match state.remove(ask.lease) {
-                // A lease that has ended may be another's place by now: its holder must acquire again.
-                None => self.answer(state, now, Outcome::LeaseLost, 0, 0),
+            Action::Renew => match state.remove(lease) {
+                // The slot of an expired lease may be in use again: its holder must acquire a new lease.
+                None => self.decision(state, now, Outcome::LeaseLost, 0, 0),
                 Some(held) => {
-                    let granted = u32::try_from(held.places).unwrap_or(u32::MAX);
-                    state.insert(Held { expires: now.nanos().saturating_add(self.lease), ..held });
-                    self.answer(state, now, Outcome::Allowed, granted, 0)
+                    state.insert(HeldLease { expires: now.nanos().saturating_add(self.lease), ..held });
+                    self.decision(state, now, Outcome::Allowed, saturate(held.slots), 0)
                 }
             },
             Action::Release => {
-                let places = state.remove(ask.lease).map_or(0, |held| held.places);
-                self.answer(state, now, Outcome::Allowed, u32::try_from(places).unwrap_or(u32::MAX), 0)
+                let slots = state.remove(lease).map_or(0, |held| held.slots);
+                self.decision(state, now, Outcome::Allowed, saturate(slots), 0)
             }
             Action::Reset => {
                 state.held.clear();
-                self.answer(state, now, Outcome::Allowed, 0, 0)
+                self.decision(state, now, Outcome::Allowed, 0, 0)
             }
             Action::Debit { .. } | Action::Refund { .. } => self.take(state, now, 0, LeaseId::ANONYMOUS),
         }
@@ -145,14 +156,14 @@ impl Rules for Concurrency {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "the two halves of the id")]
-    fn words(state: &Leases) -> Vec<u64> {
+    fn to_words(state: &Leases) -> Vec<u64> {
         let halves = |id: u128| [(id >> 64) as u64, id as u64];
         state
             .held
             .iter()
             .flat_map(|held| {
                 let [high, low] = halves(held.id.get());
-                [held.expires, high, low, held.places]
+                [held.expires, high, low, held.slots]
             })
             .collect()
     }
@@ -161,10 +172,10 @@ impl Rules for Concurrency {
         let (leases, []) = words.as_chunks::<4>() else { return None };
         let held: Vec<_> = leases
             .iter()
-            .map(|&[expires, high, low, places]| Held {
+            .map(|&[expires, high, low, slots]| HeldLease {
                 expires,
                 id: LeaseId::new(u128::from(high) << 64 | u128::from(low)),
-                places,
+                slots,
             })
             .collect();
         held.is_sorted_by_key(|held| held.expires).then_some(Leases { held })
@@ -182,38 +193,38 @@ mod tests {
     const ACQUIRE: Action = Action::Take { max_wait: None };
 
     #[test]
-    fn the_place_of_a_crashed_holder_comes_back_after_its_lease() {
-        let mut flight = Example::new(Limit::concurrent(20).lease(Duration::from_secs(30)));
-        assert!((1..=20).all(|id| flight.lease(ACQUIRE, id).is_allowed()));
-        flight.advance(Duration::from_secs(10));
-        let full = flight.lease(ACQUIRE, 21);
+    fn the_slot_of_a_crashed_holder_is_freed_when_its_lease_expires() {
+        let mut limit = Example::new(Limit::concurrent(20).lease(Duration::from_secs(30)));
+        assert!((1..=20).all(|id| limit.lease(ACQUIRE, id).is_allowed()));
+        limit.advance(Duration::from_secs(10));
+        let full = limit.lease(ACQUIRE, 21);
         assert_eq!((full.is_denied(), full.retry_after()), (true, Some(Duration::from_secs(20))));
-        // Holders 2 to 20 live and renew; the first was killed.
-        assert!((2..=20).all(|id| flight.lease(Action::Renew, id).is_allowed()));
-        flight.advance(Duration::from_secs(20));
-        assert!(flight.lease(ACQUIRE, 21).is_allowed());
-        assert!(flight.lease(ACQUIRE, 22).is_denied());
-        assert!(flight.lease(Action::Renew, 1).is_denied(), "its place is another's now");
+        // Holders 2 to 20 renew; the first one has crashed.
+        assert!((2..=20).all(|id| limit.lease(Action::Renew, id).is_allowed()));
+        limit.advance(Duration::from_secs(20));
+        assert!(limit.lease(ACQUIRE, 21).is_allowed());
+        assert!(limit.lease(ACQUIRE, 22).is_denied());
+        assert!(limit.lease(Action::Renew, 1).is_denied(), "another holder has its slot");
     }
 
     #[test]
-    fn a_release_frees_the_place_once() {
-        let mut flight = Example::new(Limit::concurrent(1));
-        assert!(flight.lease(ACQUIRE, 1).is_allowed());
-        assert!(flight.lease(ACQUIRE, 2).is_denied());
-        assert_eq!(flight.lease(Action::Release, 2).granted(), 0, "not the holder");
-        assert_eq!(flight.lease(Action::Release, 1).granted(), 1);
-        assert_eq!(flight.lease(Action::Release, 1).granted(), 0, "already gone");
-        assert!(flight.lease(ACQUIRE, 2).is_allowed());
+    fn a_release_frees_the_slot_once() {
+        let mut limit = Example::new(Limit::concurrent(1));
+        assert!(limit.lease(ACQUIRE, 1).is_allowed());
+        assert!(limit.lease(ACQUIRE, 2).is_denied());
+        assert_eq!(limit.lease(Action::Release, 2).granted(), 0, "not the holder");
+        assert_eq!(limit.lease(Action::Release, 1).granted(), 1);
+        assert_eq!(limit.lease(Action::Release, 1).granted(), 0, "already released");
+        assert!(limit.lease(ACQUIRE, 2).is_allowed());
     }
 
     #[test]
-    fn asking_again_for_a_held_lease_keeps_it() {
-        let mut flight = Example::new(Limit::concurrent(1).lease(Duration::from_secs(5)));
-        assert!(flight.lease(ACQUIRE, 1).is_allowed());
-        flight.advance(Duration::from_secs(3));
-        assert!(flight.lease(ACQUIRE, 1).is_allowed());
-        flight.advance(Duration::from_secs(3));
-        assert!(flight.lease(ACQUIRE, 2).is_denied());
+    fn acquiring_a_held_lease_again_keeps_it() {
+        let mut limit = Example::new(Limit::concurrent(1).lease(Duration::from_secs(5)));
+        assert!(limit.lease(ACQUIRE, 1).is_allowed());
+        limit.advance(Duration::from_secs(3));
+        assert!(limit.lease(ACQUIRE, 1).is_allowed());
+        limit.advance(Duration::from_secs(3));
+        assert!(limit.lease(ACQUIRE, 2).is_denied());
     }
 }

@@ -1,17 +1,16 @@
-//! Fixed window: a counter per window, aligned to the epoch or anchored at the first hit.
+//! Fixed window: a counter per window. Windows are aligned to the Unix epoch, or anchored at the first hit.
 //!
-//! Its known flaw: a full window's worth may pass at the end of one window and another at the begin of
-//! the next.
+//! Its known flaw: up to twice the count can pass around the boundary between two windows.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Count, Rules, ahead};
-use crate::charge::{Action, Ask};
+use super::{AlgorithmKind, Balance, Decide, nanos_until, saturate, take_up_to_cost};
+use crate::charge::{Action, Operation};
 use crate::decision::{Decision, Outcome};
 use crate::time::Time;
 
-/// A counter per window.
+/// The parameters of a fixed window.
 #[derive(Clone, Debug)]
 pub(crate) struct FixedWindow {
     count: u32,
@@ -19,7 +18,7 @@ pub(crate) struct FixedWindow {
     anchored: bool,
 }
 
-/// What was used of the window that began at `start`. Nothing used is a fresh window.
+/// How much of the window that started at `start` is used. If nothing is, the state equals a fresh one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Window {
     start: u64,
@@ -31,77 +30,80 @@ impl FixedWindow {
         Self { count, period, anchored }
     }
 
-    /// The window of now. A clock that was set back does not reopen an earlier one.
+    /// Returns the window at `now`. A clock that is set back does not reopen an earlier window.
     #[inline]
     fn current(&self, state: &Window, now: Time) -> Window {
         let now = now.nanos();
         let start = if self.anchored { now } else { now - now % self.period };
-        let holds =
+        let is_current =
             if self.anchored { now < state.start.saturating_add(self.period) } else { state.start >= start };
-        if state.used == 0 || !holds {
+        if state.used == 0 || !is_current {
             Window { start, used: 0 }
         } else if self.anchored {
             state.clone()
         } else {
-            // A longer period than before begins earlier; the count is kept.
+            // After a change to a longer period the window starts earlier; the count remains.
             Window { start: if state.start > now { state.start } else { start }, used: state.used }
         }
     }
 
     #[inline]
-    fn answer(&self, window: &Window, now: Time, outcome: Outcome, granted: u32) -> Decision {
-        let end = ahead(window.start.saturating_add(self.period), now);
-        let left = i64::from(self.count).saturating_sub_unsigned(window.used);
+    fn decision(&self, window: &Window, now: Time, outcome: Outcome, granted: u32) -> Decision {
+        let end = nanos_until(window.start.saturating_add(self.period), now);
         let wait = if outcome == Outcome::Denied { end } else { 0 };
         let reset = if window.used == 0 { 0 } else { end };
-        Count { limit: self.count, left, reset }.answer(outcome, granted, wait)
+        Balance::used(self.count, window.used, reset).decision(outcome, granted, wait)
     }
 
     #[inline]
     fn take(&self, window: &mut Window, now: Time, cost: u32) -> Decision {
-        let asked = cost.max(1);
-        if asked > self.count {
-            return self.answer(window, now, Outcome::NeverFits, 0);
+        let needed = cost.max(1);
+        if needed > self.count {
+            return self.decision(window, now, Outcome::NeverFits, 0);
         }
-        if window.used.saturating_add(asked.into()) > u64::from(self.count) {
-            return self.answer(window, now, Outcome::Denied, 0);
+        if window.used.saturating_add(needed.into()) > u64::from(self.count) {
+            return self.decision(window, now, Outcome::Denied, 0);
         }
         window.used += u64::from(cost);
-        self.answer(window, now, Outcome::Allowed, cost)
+        self.decision(window, now, Outcome::Allowed, cost)
     }
 }
 
-impl Rules for FixedWindow {
+impl Decide for FixedWindow {
     type State = Window;
+
+    fn kind(&self) -> AlgorithmKind {
+        AlgorithmKind::FixedWindow
+    }
 
     fn capacity(&self) -> u32 {
         self.count
     }
 
     #[inline]
-    fn decide(&self, state: &mut Window, now: Time, ask: &Ask) -> Decision {
+    fn decide(&self, state: &mut Window, now: Time, operation: &Operation) -> Decision {
+        let cost = operation.cost;
         let mut window = self.current(state, now);
-        // An instant before this window belongs to one that is over, and so is what happened there.
-        let over = |at: Option<Time>| at.is_some_and(|at| at.nanos() < window.start);
-        let decision = match ask.action {
-            Action::Take { .. } => self.take(&mut window, now, ask.cost),
+        // A debit or refund dated before this window belongs to one that no longer counts.
+        let is_over = |at: Option<Time>| at.is_some_and(|at| at.nanos() < window.start);
+        let decision = match operation.action {
+            Action::Take { .. } => self.take(&mut window, now, cost),
             Action::TakeUpTo => {
-                let there = u64::from(self.count).saturating_sub(window.used);
-                let part = ask.cost.min(u32::try_from(there).unwrap_or(u32::MAX));
-                self.take(&mut window, now, part.max(ask.cost.min(1)))
+                let available = u64::from(self.count).saturating_sub(window.used);
+                self.take(&mut window, now, take_up_to_cost(cost, available))
             }
             Action::Debit { at } => {
-                window.used = window.used.saturating_add(if over(at) { 0 } else { ask.cost.into() });
-                self.answer(&window, now, Outcome::Allowed, ask.cost)
+                window.used = window.used.saturating_add(if is_over(at) { 0 } else { cost.into() });
+                self.decision(&window, now, Outcome::Allowed, cost)
             }
             Action::Refund { at } => {
-                let given = if over(at) { 0 } else { u64::from(ask.cost).min(window.used) };
-                window.used -= given;
-                self.answer(&window, now, Outcome::Allowed, u32::try_from(given).unwrap_or(u32::MAX))
+                let refunded = if is_over(at) { 0 } else { u64::from(cost).min(window.used) };
+                window.used -= refunded;
+                self.decision(&window, now, Outcome::Allowed, saturate(refunded))
             }
             Action::Reset => {
                 window.used = 0;
-                self.answer(&window, now, Outcome::Allowed, 0)
+                self.decision(&window, now, Outcome::Allowed, 0)
             }
             Action::Renew | Action::Release => self.take(&mut window, now, 0),
         };
@@ -113,7 +115,7 @@ impl Rules for FixedWindow {
         if state.used == 0 { Time::EPOCH } else { Time::from_nanos(state.start.saturating_add(self.period)) }
     }
 
-    fn words(state: &Window) -> Vec<u64> {
+    fn to_words(state: &Window) -> Vec<u64> {
         vec![state.start, state.used]
     }
 
@@ -138,13 +140,13 @@ mod tests {
         hourly.set(hours_and_minutes(1, 30));
         assert!((0..7).all(|_| hourly.take(1).is_allowed()));
         hourly.set(hours_and_minutes(2, 0));
-        assert!((0..8).all(|_| hourly.take(1).is_allowed()), "15 in an hour: the flaw");
+        assert!((0..8).all(|_| hourly.take(1).is_allowed()), "15 within an hour: the known flaw");
         assert!(hourly.take(3).is_denied());
         assert_eq!(hourly.take(3).retry_after(), Some(Duration::from_secs(3600)));
     }
 
     #[test]
-    fn anchored_windows_begin_with_the_first_hit() {
+    fn anchored_windows_start_at_the_first_hit() {
         let mut window = Example::new(Limit::per_second(2).fixed_window().anchored());
         window.advance(millis(700));
         assert!(window.take(2).is_allowed());
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn debt_ends_with_its_window() {
+    fn debt_expires_with_its_window() {
         let mut window = Example::new(Limit::per_second(4).fixed_window());
         assert_eq!(window.debit(12).debt(), 8);
         window.advance(Duration::from_secs(1));
@@ -163,18 +165,18 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_goes_to_its_window() {
+    fn a_refund_applies_to_its_own_window() {
         let mut window = Example::new(Limit::per_second(4).fixed_window());
         assert!(window.take(4).is_allowed());
         let then = window.now();
         window.advance(Duration::from_secs(1));
         assert!(window.take(4).is_allowed());
-        assert_eq!(window.refund_at(4, then).remaining(), 0, "that window is over");
+        assert_eq!(window.refund_at(4, then).remaining(), 0, "that window has ended");
         assert_eq!(window.refund(1).remaining(), 1);
     }
 
     #[test]
-    fn a_change_keeps_the_count() {
+    fn a_parameter_change_keeps_the_count() {
         let mut window = Example::new(Limit::per_second(10).fixed_window());
         assert!(window.take(6).is_allowed());
         window.change(Limit::per_minute(8).fixed_window());
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_for_the_first_hit_goes_to_the_window_it_began() {
+    fn a_refund_of_the_first_hit_applies_to_the_window_that_it_started() {
         let mut window = Example::new(Limit::per_second(2).fixed_window().anchored());
         let then = window.now();
         assert!(window.take(2).is_allowed());
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_was_set_back_and_on_again_does_not_reopen_the_window() {
+    fn a_clock_set_back_and_forward_again_does_not_reopen_the_window() {
         let mut window = Example::new(Limit::per_hour(2).fixed_window());
         window.set(hours_and_minutes(10, 0));
         assert!(window.take(2).is_allowed());
@@ -202,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn an_anchored_window_ends_at_its_new_end_after_a_change() {
+    fn an_anchored_window_ends_at_its_new_end_after_a_parameter_change() {
         let mut window = Example::new(Limit::per_minute(1).fixed_window().anchored());
         assert!(window.take(1).is_allowed());
         window.change(Limit::per_second(1).fixed_window().anchored());

@@ -1,27 +1,28 @@
-//! Sliding counter: the period in N sub-buckets; the last N, including the current one, are summed.
+//! Sliding counter: the period is divided into N sub-buckets, and the counts of the last N are summed, including the
+//! current one.
 
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::{Count, Rules, ahead};
-use crate::charge::{Action, Ask};
+use super::{AlgorithmKind, Balance, Decide, nanos_until, saturate, take_up_to_cost};
+use crate::charge::{Action, Operation};
 use crate::decision::{Decision, Outcome};
 use crate::rate::{scale_down, scale_up};
 use crate::time::Time;
 
-/// The sum of the last sub-buckets.
+/// The parameters of a sliding counter.
 #[derive(Clone, Debug)]
 pub(crate) struct SlidingCounter {
     count: u32,
     period: u64,
-    parts: u32,
+    sub_buckets: u32,
 }
 
-/// Counts, the newest first, under the numbers they were made with.
+/// The counts of the sub-buckets, the newest first, and the parameters under which they were written.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     period: u64,
-    /// The index of the newest sub-bucket since the epoch.
+    /// The index of the newest sub-bucket since the Unix epoch.
     newest: u64,
     counts: Vec<u64>,
 }
@@ -32,134 +33,134 @@ impl Counters {
     }
 }
 
+/// Returns when the sub-bucket `index` starts, if every `period` has `sub_buckets` of them.
+fn start_of(index: u64, period: u64, sub_buckets: u64) -> u64 {
+    let into_period = scale_up(index % sub_buckets, period, sub_buckets);
+    (index / sub_buckets).saturating_mul(period).saturating_add(into_period)
+}
+
 impl SlidingCounter {
-    pub(crate) fn new(count: u32, period: u64, parts: u32) -> Self {
-        Self { count, period, parts }
+    pub(crate) fn new(count: u32, period: u64, sub_buckets: u32) -> Self {
+        Self { count, period, sub_buckets }
     }
 
-    /// Which sub-bucket an instant lies in.
+    /// Returns the index of the sub-bucket that contains an instant.
     fn index(&self, nanos: u64) -> u64 {
-        let parts = u64::from(self.parts);
-        nanos / self.period * parts + scale_down(nanos % self.period, parts, self.period)
+        let sub_buckets = u64::from(self.sub_buckets);
+        nanos / self.period * sub_buckets + scale_down(nanos % self.period, sub_buckets, self.period)
     }
 
-    /// When the sub-bucket `index` begins.
-    fn begin(&self, index: u64) -> u64 {
-        let parts = u64::from(self.parts);
-        (index / parts).saturating_mul(self.period).saturating_add(scale_up(
-            index % parts,
-            self.period,
-            parts,
-        ))
-    }
-
-    /// Moves the counters on to now. A clock that was set back stays in the newest sub-bucket.
+    /// Moves the counters to `now`. A clock that is set back stays in the newest sub-bucket.
     fn roll(&self, state: &mut Counters, now: Time) {
-        let parts = self.parts as usize;
+        let sub_buckets = self.sub_buckets as usize;
         let current = self.index(now.nanos());
-        if state.counts.len() != parts || state.period != self.period {
-            self.adopt(state, current);
+        if !self.wrote(state) {
+            self.convert(state, current);
         }
         let passed = current.saturating_sub(state.newest);
-        let kept = parts.saturating_sub(usize::try_from(passed).unwrap_or(usize::MAX));
+        let kept = sub_buckets.saturating_sub(usize::try_from(passed).unwrap_or(usize::MAX));
         if passed > 0 {
-            state.counts.rotate_right(parts - kept);
-            state.counts[..parts - kept].fill(0);
+            state.counts.rotate_right(sub_buckets - kept);
+            state.counts[..sub_buckets - kept].fill(0);
             state.newest = current;
         }
     }
 
-    /// Other numbers made these counters: the count is kept, as of the time of the newest.
-    fn adopt(&self, state: &mut Counters, current: u64) {
+    /// Returns whether the counters were written under these parameters.
+    fn wrote(&self, state: &Counters) -> bool {
+        state.counts.len() == self.sub_buckets as usize && state.period == self.period
+    }
+
+    /// Converts counters that were written under other parameters: the sum remains, dated as the newest of them.
+    fn convert(&self, state: &mut Counters, current: u64) {
         let sum = state.sum();
         let newest = match (state.counts.len() as u64, state.period) {
             (0, _) | (_, 0) => current,
-            (parts, period) => {
-                let begin = (state.newest / parts).saturating_mul(period).saturating_add(scale_up(
-                    state.newest % parts,
-                    period,
-                    parts,
-                ));
-                self.index(begin.min(Time::MAX.nanos()))
+            (sub_buckets, period) => {
+                self.index(start_of(state.newest, period, sub_buckets).min(Time::MAX.nanos()))
             }
         };
-        *state = Counters { period: self.period, newest, counts: vec![0; self.parts as usize] };
+        *state = Counters { period: self.period, newest, counts: vec![0; self.sub_buckets as usize] };
         state.counts[0] = sum;
     }
 
-    /// When at least `excess` has gone out of sight.
-    fn when_gone(&self, state: &Counters, excess: u64) -> u64 {
-        let mut gone = 0_u64;
+    /// Returns when at least `excess` no longer counts.
+    fn expires_at(&self, state: &Counters, excess: u64) -> u64 {
+        let mut expired = 0_u64;
         for (age, count) in state.counts.iter().enumerate().rev() {
-            gone = gone.saturating_add(*count);
-            if *count > 0 && gone >= excess {
-                return self.begin((state.newest + u64::from(self.parts)).saturating_sub(age as u64));
+            expired = expired.saturating_add(*count);
+            if *count > 0 && expired >= excess {
+                let index = (state.newest + u64::from(self.sub_buckets)).saturating_sub(age as u64);
+                return start_of(index, self.period, self.sub_buckets.into());
             }
         }
         0
     }
 
-    fn answer(&self, state: &Counters, now: Time, outcome: Outcome, granted: u32, wait: u64) -> Decision {
+    fn decision(&self, state: &Counters, now: Time, outcome: Outcome, granted: u32, wait: u64) -> Decision {
         let used = state.sum();
-        let left = i64::from(self.count).saturating_sub_unsigned(used);
-        let reset = if used == 0 { 0 } else { ahead(self.when_gone(state, used), now) };
-        Count { limit: self.count, left, reset }.answer(outcome, granted, wait)
+        let reset = if used == 0 { 0 } else { nanos_until(self.expires_at(state, used), now) };
+        Balance::used(self.count, used, reset).decision(outcome, granted, wait)
     }
 
     fn take(&self, state: &mut Counters, now: Time, cost: u32) -> Decision {
-        let asked = cost.max(1);
-        if asked > self.count {
-            return self.answer(state, now, Outcome::NeverFits, 0, 0);
+        let needed = cost.max(1);
+        if needed > self.count {
+            return self.decision(state, now, Outcome::NeverFits, 0, 0);
         }
-        let wanted = state.sum().saturating_add(asked.into());
-        if wanted > self.count.into() {
-            let wait = ahead(self.when_gone(state, wanted - u64::from(self.count)), now);
-            return self.answer(state, now, Outcome::Denied, 0, wait);
+        let used_then = state.sum().saturating_add(needed.into());
+        if used_then > self.count.into() {
+            let wait = nanos_until(self.expires_at(state, used_then - u64::from(self.count)), now);
+            return self.decision(state, now, Outcome::Denied, 0, wait);
         }
         state.counts[0] += u64::from(cost);
-        self.answer(state, now, Outcome::Allowed, cost, 0)
+        self.decision(state, now, Outcome::Allowed, cost, 0)
     }
 
-    /// The count that an instant belongs to, if it is still in sight.
+    /// Returns the count of the sub-bucket that contains an instant. `None` if it no longer counts.
     fn counter<'c>(&self, state: &'c mut Counters, at: Option<Time>) -> Option<&'c mut u64> {
         let age = at.map_or(0, |at| state.newest.saturating_sub(self.index(at.nanos())));
         state.counts.get_mut(usize::try_from(age).unwrap_or(usize::MAX))
     }
 }
 
-impl Rules for SlidingCounter {
+impl Decide for SlidingCounter {
     type State = Counters;
+
+    fn kind(&self) -> AlgorithmKind {
+        AlgorithmKind::SlidingCounter
+    }
 
     fn capacity(&self) -> u32 {
         self.count
     }
 
-    fn decide(&self, state: &mut Counters, now: Time, ask: &Ask) -> Decision {
+    fn decide(&self, state: &mut Counters, now: Time, operation: &Operation) -> Decision {
+        let cost = operation.cost;
         self.roll(state, now);
-        match ask.action {
-            Action::Take { .. } => self.take(state, now, ask.cost),
+        match operation.action {
+            Action::Take { .. } => self.take(state, now, cost),
             Action::TakeUpTo => {
-                let there = u64::from(self.count).saturating_sub(state.sum());
-                let part = ask.cost.min(u32::try_from(there).unwrap_or(u32::MAX));
-                self.take(state, now, part.max(ask.cost.min(1)))
+                let available = u64::from(self.count).saturating_sub(state.sum());
+                self.take(state, now, take_up_to_cost(cost, available))
             }
             Action::Debit { at } => {
                 if let Some(counter) = self.counter(state, at) {
-                    *counter = counter.saturating_add(ask.cost.into());
+                    *counter = counter.saturating_add(cost.into());
                 }
-                self.answer(state, now, Outcome::Allowed, ask.cost, 0)
+                self.decision(state, now, Outcome::Allowed, cost, 0)
             }
             Action::Refund { at } => {
-                let given = self.counter(state, at).map_or(0, |counter| {
-                    let given = (*counter).min(ask.cost.into());
-                    *counter -= given;
-                    given
+                let refunded = self.counter(state, at).map_or(0, |counter| {
+                    let refunded = (*counter).min(cost.into());
+                    *counter -= refunded;
+                    refunded
                 });
-                self.answer(state, now, Outcome::Allowed, u32::try_from(given).unwrap_or(u32::MAX), 0)
+                self.decision(state, now, Outcome::Allowed, saturate(refunded), 0)
             }
             Action::Reset => {
                 state.counts.fill(0);
-                self.answer(state, now, Outcome::Allowed, 0, 0)
+                self.decision(state, now, Outcome::Allowed, 0, 0)
             }
             Action::Renew | Action::Release => self.take(state, now, 0),
         }
@@ -167,16 +168,16 @@ impl Rules for SlidingCounter {
 
     fn fresh_at(&self, state: &Counters) -> Time {
         let mut state = state.clone();
-        if state.counts.len() != self.parts as usize || state.period != self.period {
-            self.adopt(&mut state, 0);
+        if !self.wrote(&state) {
+            self.convert(&mut state, 0);
         }
         match state.sum() {
             0 => Time::EPOCH,
-            used => Time::from_nanos(self.when_gone(&state, used)),
+            used => Time::from_nanos(self.expires_at(&state, used)),
         }
     }
 
-    fn words(state: &Counters) -> Vec<u64> {
+    fn to_words(state: &Counters) -> Vec<u64> {
         [state.period, state.newest].into_iter().chain(state.counts.iter().copied()).collect()
     }
 
@@ -209,7 +210,7 @@ mod tests {
         hourly.set(hours_and_minutes(2, 50));
         let next = hourly.take(1);
         assert_eq!((next.is_allowed(), next.remaining()), (true, 39));
-        // The current sub-bucket holds 31 now: 3:40 is when they go, as the last ones.
+        // The current sub-bucket holds 31 now, which expire last, at 3:40.
         hourly.set(hours_and_minutes(3, 39));
         assert_eq!(hourly.peek().remaining(), 100 - 31);
         hourly.set(hours_and_minutes(3, 40));
@@ -217,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn says_when_enough_has_gone_out_of_sight() {
+    fn retry_after_is_when_enough_has_expired() {
         let mut hourly = Example::new(Limit::per_hour(100).sliding_counter(3));
         hourly.set(hours_and_minutes(2, 5));
         assert!(hourly.take(60).is_allowed());
@@ -228,18 +229,18 @@ mod tests {
     }
 
     #[test]
-    fn uneven_sub_buckets_tile_the_period() {
-        let mut third = Example::new(Limit::per_second(6).sliding_counter(7));
-        assert!(third.take(6).is_allowed());
-        let wait = third.take(1).retry_after().expect("a wait cures it");
-        third.advance(wait.saturating_sub(Duration::from_nanos(1)));
-        assert!(third.take(1).is_denied());
-        third.advance(Duration::from_nanos(1));
-        assert!(third.take(6).is_allowed());
+    fn uneven_sub_buckets_cover_the_period() {
+        let mut counter = Example::new(Limit::per_second(6).sliding_counter(7));
+        assert!(counter.take(6).is_allowed());
+        let wait = counter.take(1).retry_after().expect("a retry can succeed");
+        counter.advance(wait.saturating_sub(Duration::from_nanos(1)));
+        assert!(counter.take(1).is_denied());
+        counter.advance(Duration::from_nanos(1));
+        assert!(counter.take(6).is_allowed());
     }
 
     #[test]
-    fn a_change_keeps_the_count() {
+    fn a_parameter_change_keeps_the_count() {
         let mut hourly = Example::new(Limit::per_hour(100).sliding_counter(3));
         assert!(hourly.take(60).is_allowed());
         hourly.change(Limit::per_hour(70).sliding_counter(12));

@@ -1,79 +1,85 @@
-//! Sliding log: exact timestamps, so never more than the count in any period. Optionally denied actions
-//! count too, and optionally there is a minimum gap between actions.
+//! Sliding log: exact timestamps, so that never more than the count passes in any period.
+//!
+//! Optionally, denied takes count too, and there is a minimum gap between two takes.
 
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-use super::{Count, Rules, ahead};
-use crate::charge::{Action, Ask};
+use super::{AlgorithmKind, Balance, Decide, nanos_until, saturate, take_up_to_cost};
+use crate::charge::{Action, Operation};
 use crate::decision::{Decision, Outcome};
 use crate::time::Time;
 
-/// Exact timestamps.
+/// The parameters of a sliding log.
 #[derive(Clone, Debug)]
 pub(crate) struct SlidingLog {
     count: u32,
     period: u64,
-    /// Zero if there is none.
+    /// Zero if there is no minimum gap.
     gap: u64,
     count_denied: bool,
 }
 
-/// Actions, the oldest first.
+/// The log, the oldest entry first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Log {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<LogEntry>,
     /// The sum of all costs.
     used: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Entry {
+struct LogEntry {
     at: u64,
     cost: u64,
 }
 
 impl Log {
-    /// Drops what an instant no longer sees.
-    fn forget_until(&mut self, instant: u64) {
+    /// Returns the time of the newest entry.
+    fn newest(&self) -> Option<u64> {
+        self.entries.back().map(|entry| entry.at)
+    }
+
+    /// Removes the entries up to an instant.
+    fn remove_until(&mut self, instant: u64) {
         while self.entries.front().is_some_and(|entry| entry.at <= instant) {
             self.used -= self.entries.pop_front().map_or(0, |entry| entry.cost);
         }
     }
 
-    /// Adds an action in its place; those of one instant are one entry.
-    fn add(&mut self, at: u64, cost: u64) {
+    /// Inserts an entry in order. Costs at the same instant share one entry.
+    fn insert(&mut self, at: u64, cost: u64) {
         let after = self.entries.partition_point(|entry| entry.at <= at);
         match after.checked_sub(1).and_then(|last| self.entries.get_mut(last)) {
             Some(entry) if entry.at == at => entry.cost = entry.cost.saturating_add(cost),
-            _ => self.entries.insert(after, Entry { at, cost }),
+            Some(_) | None => self.entries.insert(after, LogEntry { at, cost }),
         }
         self.used = self.used.saturating_add(cost);
     }
 
-    /// Takes up to `cost` back from what happened at or before `at`, the newest first.
-    fn take_back(&mut self, at: u64, cost: u64) -> u64 {
-        let mut given = 0;
+    /// Refunds up to `cost` of the entries at or before `at`, the newest first. Returns the refunded amount.
+    fn refund(&mut self, at: u64, cost: u64) -> u64 {
+        let mut refunded = 0;
         for index in (0..self.entries.len()).rev() {
             let entry = &mut self.entries[index];
-            let part = if entry.at <= at { entry.cost.min(cost - given) } else { 0 };
+            let part = if entry.at <= at { entry.cost.min(cost - refunded) } else { 0 };
             entry.cost -= part;
-            given += part;
-            // Not the last action, which is remembered for the gap at no cost.
+            refunded += part;
+            // An entry without a cost from the start is kept: it is there for the gap.
             if part > 0 && entry.cost == 0 {
                 self.entries.remove(index);
             }
         }
-        self.used -= given;
-        given
+        self.used -= refunded;
+        refunded
     }
 
-    /// When at least `excess` will be older than `period`.
-    fn when_gone(&self, excess: u64, period: u64) -> u64 {
-        let mut gone = 0_u64;
+    /// Returns when at least `excess` is older than `period`.
+    fn expires_at(&self, excess: u64, period: u64) -> u64 {
+        let mut expired = 0_u64;
         for entry in &self.entries {
-            gone = gone.saturating_add(entry.cost);
-            if gone >= excess {
+            expired = expired.saturating_add(entry.cost);
+            if expired >= excess {
                 return entry.at.saturating_add(period);
             }
         }
@@ -86,28 +92,27 @@ impl SlidingLog {
         Self { count, period, gap, count_denied }
     }
 
-    /// A clock that was set back does not undo what happened.
-    fn not_before_last(log: &Log, now: Time) -> u64 {
-        log.entries.back().map_or(0, |entry| entry.at).max(now.nanos())
+    /// Returns `now`, or the time of the newest entry if a clock that was set back lies before it.
+    fn not_before_newest(log: &Log, now: Time) -> u64 {
+        log.newest().unwrap_or(0).max(now.nanos())
     }
 
-    /// The log as of now. An entry is seen for one period after it, and for the gap if that is longer.
-    fn seen(&self, log: &mut Log, now: Time) {
-        let now = Self::not_before_last(log, now);
-        if let Some(gone) = now.checked_sub(self.period) {
-            let last = log.entries.back().copied();
-            log.forget_until(gone);
-            // The last action is remembered for the gap, at no cost.
-            if let Some(last) = last
+    /// Removes the entries that no longer count. The newest one is kept, at no cost, for as long as the gap requires.
+    fn remove_expired(&self, log: &mut Log, now: Time) {
+        let now = Self::not_before_newest(log, now);
+        if let Some(expired) = now.checked_sub(self.period) {
+            let newest = log.newest();
+            log.remove_until(expired);
+            if let Some(newest) = newest
                 && log.entries.is_empty()
-                && now < last.at.saturating_add(self.gap)
+                && now < newest.saturating_add(self.gap)
             {
-                log.entries.push_back(Entry { at: last.at, cost: 0 });
+                log.entries.push_back(LogEntry { at: newest, cost: 0 });
             }
         }
     }
 
-    /// A denied action has been added: only the newest actions, up to the count, are kept.
+    /// Removes the oldest costs beyond the count, which only counted denials can cause.
     fn keep_newest(&self, log: &mut Log) {
         let most = u64::from(self.count);
         while log.used > most {
@@ -126,108 +131,111 @@ impl SlidingLog {
         }
     }
 
-    fn answer(&self, log: &Log, now: Time, outcome: Outcome, granted: u32, wait: u64) -> Decision {
-        let left = i64::from(self.count).saturating_sub_unsigned(log.used);
-        let reset = ahead(self.fresh_at(log).nanos(), now);
-        Count { limit: self.count, left, reset }.answer(outcome, granted, wait)
+    fn decision(&self, log: &Log, now: Time, outcome: Outcome, granted: u32, wait: u64) -> Decision {
+        let reset = nanos_until(self.fresh_at(log).nanos(), now);
+        Balance::used(self.count, log.used, reset).decision(outcome, granted, wait)
+    }
+
+    /// Returns when the gap after the newest entry ends.
+    fn gap_ends_at(&self, log: &Log) -> u64 {
+        log.newest().map_or(0, |newest| newest.saturating_add(self.gap))
     }
 
     fn take(&self, log: &mut Log, now: Time, cost: u32) -> Decision {
-        let asked = cost.max(1);
-        if asked > self.count {
-            return self.answer(log, now, Outcome::NeverFits, 0, 0);
+        let needed = cost.max(1);
+        if needed > self.count {
+            return self.decision(log, now, Outcome::NeverFits, 0, 0);
         }
-        let last = log.entries.back().map(|entry| entry.at);
-        let apart = last.map_or(0, |last| last.saturating_add(self.gap));
-        let wanted = log.used.saturating_add(asked.into());
-        if wanted > self.count.into() || apart > now.nanos() {
-            return self.answer(log, now, Outcome::Denied, 0, ahead(self.passes_at(log, asked), now));
+        let used_then = log.used.saturating_add(needed.into());
+        if used_then > self.count.into() || self.gap_ends_at(log) > now.nanos() {
+            let wait = nanos_until(self.passes_at(log, needed), now);
+            return self.decision(log, now, Outcome::Denied, 0, wait);
         }
         if cost > 0 {
-            log.add(Self::not_before_last(log, now), cost.into());
+            log.insert(Self::not_before_newest(log, now), cost.into());
         }
-        self.answer(log, now, Outcome::Allowed, cost, 0)
+        self.decision(log, now, Outcome::Allowed, cost, 0)
     }
 
+    /// Returns when a take of `cost` can pass, if no other charge comes first.
     fn passes_at(&self, log: &Log, cost: u32) -> u64 {
-        let apart = log.entries.back().map_or(0, |last| last.at.saturating_add(self.gap));
         let excess = log.used.saturating_add(cost.into()).saturating_sub(self.count.into());
-        let gone = if excess == 0 { 0 } else { log.when_gone(excess, self.period) };
-        apart.max(gone)
-    }
-
-    fn count_denial(&self, log: &mut Log, now: Time, cost: u32) {
-        log.add(Self::not_before_last(log, now), cost.into());
-        self.keep_newest(log);
+        let expires_at = if excess == 0 { 0 } else { log.expires_at(excess, self.period) };
+        self.gap_ends_at(log).max(expires_at)
     }
 }
 
-impl Rules for SlidingLog {
+impl Decide for SlidingLog {
     type State = Log;
+
+    fn kind(&self) -> AlgorithmKind {
+        AlgorithmKind::SlidingLog
+    }
 
     fn capacity(&self) -> u32 {
         self.count
     }
 
-    fn decide(&self, state: &mut Log, now: Time, ask: &Ask) -> Decision {
-        self.seen(state, now);
-        match ask.action {
-            Action::Take { .. } => self.take(state, now, ask.cost),
+    fn decide(&self, state: &mut Log, now: Time, operation: &Operation) -> Decision {
+        let cost = operation.cost;
+        self.remove_expired(state, now);
+        match operation.action {
+            Action::Take { .. } => self.take(state, now, cost),
             Action::TakeUpTo => {
-                let there = u64::from(self.count).saturating_sub(state.used);
-                let part = ask.cost.min(u32::try_from(there).unwrap_or(u32::MAX));
-                self.take(state, now, part.max(ask.cost.min(1)))
+                let available = u64::from(self.count).saturating_sub(state.used);
+                self.take(state, now, take_up_to_cost(cost, available))
             }
             Action::Debit { at } => {
-                let at = at.map_or_else(|| Self::not_before_last(state, now), |at| at.min(now).nanos());
-                if at.saturating_add(self.period) > now.nanos() && ask.cost > 0 {
-                    state.add(at, ask.cost.into());
+                let at = at.map_or_else(|| Self::not_before_newest(state, now), |at| at.min(now).nanos());
+                if at.saturating_add(self.period) > now.nanos() && cost > 0 {
+                    state.insert(at, cost.into());
                 }
-                self.answer(state, now, Outcome::Allowed, ask.cost, 0)
+                self.decision(state, now, Outcome::Allowed, cost, 0)
             }
             Action::Refund { at } => {
-                let given = state.take_back(at.map_or(u64::MAX, Time::nanos), ask.cost.into());
-                self.answer(state, now, Outcome::Allowed, u32::try_from(given).unwrap_or(u32::MAX), 0)
+                let refunded = state.refund(at.map_or(u64::MAX, Time::nanos), cost.into());
+                self.decision(state, now, Outcome::Allowed, saturate(refunded), 0)
             }
             Action::Reset => {
                 *state = Log::default();
-                self.answer(state, now, Outcome::Allowed, 0, 0)
+                self.decision(state, now, Outcome::Allowed, 0, 0)
             }
             Action::Renew | Action::Release => self.take(state, now, 0),
         }
     }
 
-    fn denied(&self, state: &mut Log, now: Time, ask: &Ask) -> Option<Decision> {
-        if !self.count_denied || ask.cost == 0 {
+    fn count_denial(&self, state: &mut Log, now: Time, operation: &Operation) -> Option<Decision> {
+        if !self.count_denied || operation.cost == 0 {
             return None;
         }
-        self.seen(state, now);
-        self.count_denial(state, now, ask.cost);
-        // Answer as of after this denial is counted, which is when the caller reads it.
-        let asked = if ask.action == Action::TakeUpTo { 1 } else { ask.cost };
-        let wait = ahead(self.passes_at(state, asked), now);
-        Some(self.answer(state, now, Outcome::Denied, 0, wait))
+        self.remove_expired(state, now);
+        state.insert(Self::not_before_newest(state, now), operation.cost.into());
+        self.keep_newest(state);
+        // The decision includes the denial that was just counted, because the caller reads it afterwards.
+        let needed = if operation.action == Action::TakeUpTo { 1 } else { operation.cost };
+        let wait = nanos_until(self.passes_at(state, needed), now);
+        Some(self.decision(state, now, Outcome::Denied, 0, wait))
     }
 
     fn fresh_at(&self, state: &Log) -> Time {
         match state.entries.back() {
             None => Time::EPOCH,
-            Some(last) if last.cost == 0 => Time::from_nanos(last.at.saturating_add(self.gap)),
-            Some(last) => Time::from_nanos(last.at.saturating_add(self.period.max(self.gap))),
+            Some(newest) if newest.cost == 0 => Time::from_nanos(newest.at.saturating_add(self.gap)),
+            Some(newest) => Time::from_nanos(newest.at.saturating_add(self.period.max(self.gap))),
         }
     }
 
-    fn words(state: &Log) -> Vec<u64> {
+    fn to_words(state: &Log) -> Vec<u64> {
         state.entries.iter().flat_map(|entry| [entry.at, entry.cost]).collect()
     }
 
     fn from_words(words: &[u64]) -> Option<Log> {
         let (pairs, []) = words.as_chunks::<2>() else { return None };
-        let entries: VecDeque<_> = pairs.iter().map(|[at, cost]| Entry { at: *at, cost: *cost }).collect();
+        let entries: VecDeque<_> = pairs.iter().map(|[at, cost]| LogEntry { at: *at, cost: *cost }).collect();
         let sorted =
             pairs.is_sorted_by(|a, b| a[0] < b[0]) && pairs.iter().all(|pair| pair[0] <= Time::MAX.nanos());
-        // So far from the end of a word that no later debit gets there.
         let used = pairs.iter().try_fold(0_u64, |sum, pair| sum.checked_add(pair[1]))?;
+        // So far from the end of a word that no later debit overflows it.
         (sorted && used < 1 << 62).then_some(Log { entries, used })
     }
 }
@@ -244,22 +252,22 @@ mod tests {
     }
 
     #[test]
-    fn worked_example_with_denied_actions_counted() {
-        let mut hammered = Example::new(Limit::per(2, seconds(10)).sliding_log().count_denied());
-        assert!(hammered.take(1).is_allowed());
-        assert!(hammered.take(1).is_allowed());
+    fn worked_example_with_counted_denials() {
+        let mut log = Example::new(Limit::per(2, seconds(10)).sliding_log().count_denied());
+        assert!(log.take(1).is_allowed());
+        assert!(log.take(1).is_allowed());
         for _ in 0..30 {
-            hammered.advance(seconds(1));
-            assert!(hammered.take(1).is_denied(), "a client that hammers stays blocked");
+            log.advance(seconds(1));
+            assert!(log.take(1).is_denied(), "a client that keeps retrying remains denied");
         }
-        // The last two attempts are what counts; the older of them goes first.
-        assert_eq!(hammered.take(0).retry_after(), Some(seconds(9)));
-        hammered.advance(seconds(9));
-        assert!(hammered.take(1).is_allowed(), "until it pauses");
+        // The last two attempts count; the older of them expires first.
+        assert_eq!(log.take(0).retry_after(), Some(seconds(9)));
+        log.advance(seconds(9));
+        assert!(log.take(1).is_allowed(), "after a pause");
     }
 
     #[test]
-    fn without_the_option_denied_actions_do_not_count() {
+    fn by_default_denials_do_not_count() {
         let mut log = Example::new(Limit::per(2, seconds(10)).sliding_log());
         assert!(log.take(1).is_allowed());
         log.advance(seconds(4));
@@ -272,17 +280,17 @@ mod tests {
     }
 
     #[test]
-    fn a_gap_keeps_actions_apart() {
+    fn takes_are_a_gap_apart() {
         let mut log = Example::new(Limit::per(100, seconds(1)).sliding_log().min_gap(seconds(3)));
         assert!(log.take(1).is_allowed());
         log.advance(seconds(2));
-        assert_eq!(log.take(1).retry_after(), Some(seconds(1)), "though the period is over");
+        assert_eq!(log.take(1).retry_after(), Some(seconds(1)), "though the period has ended");
         log.advance(seconds(1));
         assert!(log.take(1).is_allowed());
     }
 
     #[test]
-    fn a_late_debit_is_booked_where_it_belongs() {
+    fn a_debit_dated_in_the_past_expires_with_its_instant() {
         let mut log = Example::new(Limit::per(10, seconds(10)).sliding_log());
         let then = log.now();
         log.advance(seconds(6));
@@ -292,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refund_reaches_what_happened_at_its_very_instant() {
+    fn a_refund_applies_to_a_take_at_the_same_instant() {
         let mut log = Example::new(Limit::per_second(2).sliding_log());
         let then = log.now();
         assert!(log.take(2).is_allowed());
@@ -300,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_debit_that_is_a_whole_period_old_is_out_of_sight() {
+    fn a_debit_dated_a_whole_period_ago_does_not_count() {
         let mut log = Example::new(Limit::per_second(5).sliding_log());
         let then = log.now();
         log.advance(Duration::from_secs(1));

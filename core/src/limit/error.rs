@@ -1,9 +1,9 @@
-//! Why a limit was refused at construction.
+//! The error of a limit that cannot be built.
 
 use alloc::string::String;
 use core::fmt;
 
-/// A limit that cannot be built: which field, what is wrong with it, and what would be right.
+/// The error of a limit whose parameters are invalid: which field, what is wrong with it, and what would be valid.
 ///
 /// ```
 /// use tollgate_core::Limit;
@@ -21,17 +21,17 @@ pub struct LimitError {
 }
 
 impl LimitError {
-    /// The field that was wrong.
+    /// Returns the invalid field.
     pub fn field(&self) -> &'static str {
         self.field
     }
 
-    /// What was wrong with it.
+    /// Returns what is wrong with the field.
     pub fn problem(&self) -> &str {
         &self.problem
     }
 
-    /// What would be right.
+    /// Returns what would be valid.
     pub fn advice(&self) -> &str {
         &self.advice
     }

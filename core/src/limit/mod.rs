@@ -1,8 +1,12 @@
-//! Limits: an algorithm with its numbers, plus a name.
+//! Limits: an algorithm with its parameters, and a name.
+//!
+//! - `builder`: the parameters and their defaults; `validation`: their bounds; `error`: what was invalid.
+//! - `parameters`: all parameters as plain numbers, and shares of a limit.
 
 mod builder;
 mod error;
 mod parameters;
+mod validation;
 
 use alloc::sync::Arc;
 use core::time::Duration;
@@ -15,13 +19,16 @@ use crate::algorithm::{Algorithm, AlgorithmKind, Flow};
 use crate::charge::{Action, Charge};
 use crate::key::{Key, fnv1a};
 
-/// An algorithm with its numbers, plus a name. Built once, shared by reference.
+/// A rate limit or concurrency limit: an algorithm with its parameters, and a name.
+///
+/// A limit is immutable, and is built once at startup. It holds no state of its own: a store keeps one state per limit
+/// and key. Clones are cheap.
 ///
 /// ```
 /// use std::time::Duration;
 /// use tollgate_core::Limit;
 ///
-/// let api = Limit::per_second(50).burst(100).build("api")?;      // 50 a second, at most 100 at once
+/// let api = Limit::per_second(50).burst(100).build("api")?; // 50 per second, at most 100 at once
 /// let daily = Limit::per_day(10_000).fixed_window().build("daily")?;
 /// let login = Limit::per_minute(5).block_for(Duration::from_secs(900)).build("login")?;
 /// # let _ = (api, daily, login);
@@ -34,16 +41,16 @@ pub struct Limit {
     block: u64,
     id: u64,
     name: Arc<str>,
-    spec: LimitBuilder,
+    builder: LimitBuilder,
 }
 
-/// Limits are equal if their names and all of their numbers are.
+/// Limits are equal if their names and all of their parameters are.
 impl PartialEq for Limit {
     #[inline]
     fn eq(&self, other: &Self) -> bool {
-        // Every limit that is built has a name of its own, so those that share one are clones.
+        // Every build allocates a name, so limits that share one are clones of each other.
         Arc::ptr_eq(&self.name, &other.name)
-            || (self.id == other.id && self.name == other.name && self.spec == other.spec)
+            || (self.id == other.id && self.name == other.name && self.builder == other.builder)
     }
 }
 
@@ -52,107 +59,131 @@ impl Eq for Limit {}
 impl core::hash::Hash for Limit {
     fn hash<H: core::hash::Hasher>(&self, hasher: &mut H) {
         self.name.hash(hasher);
-        self.spec.hash(hasher);
+        self.builder.hash(hasher);
     }
 }
 
 impl Limit {
-    /// `count` per second.
+    /// Starts a limit of `count` per second.
     pub fn per_second(count: u32) -> LimitBuilder {
         Self::per(count, Duration::from_secs(1))
     }
 
-    /// `count` per minute.
+    /// Starts a limit of `count` per minute.
     pub fn per_minute(count: u32) -> LimitBuilder {
         Self::per(count, Duration::from_secs(60))
     }
 
-    /// `count` per hour.
+    /// Starts a limit of `count` per hour.
     pub fn per_hour(count: u32) -> LimitBuilder {
         Self::per(count, Duration::from_secs(60 * 60))
     }
 
-    /// `count` per day of 24 hours.
+    /// Starts a limit of `count` per day of 24 hours.
     pub fn per_day(count: u32) -> LimitBuilder {
         Self::per(count, Duration::from_secs(24 * 60 * 60))
     }
 
-    /// `count` per `period`.
+    /// Starts a limit of `count` per `period`.
     pub fn per(count: u32, period: Duration) -> LimitBuilder {
         LimitBuilder::new(AlgorithmKind::TokenBucket, count, period)
     }
 
-    /// At most `count` in flight.
+    /// Starts a concurrency limit: at most `count` slots in use.
     pub fn concurrent(count: u32) -> LimitBuilder {
         LimitBuilder::new(AlgorithmKind::Concurrency, count, Duration::ZERO)
     }
 
-    fn assemble(name: &str, algorithm: Algorithm, block: u64, spec: LimitBuilder) -> Self {
-        // Another algorithm keeps another state, and so does one that blocks: they are parts of the identity.
+    fn assemble(name: &str, algorithm: Algorithm, block: u64, builder: LimitBuilder) -> Self {
+        debug_assert_eq!(algorithm.kind(), builder.kind);
+        // States of different algorithms, or with and without a block time, are not interchangeable.
         let id = fnv1a(&[name.as_bytes(), &[algorithm.kind() as u8, u8::from(block > 0)]]);
-        Self { algorithm, block, id, name: name.into(), spec }
+        Self { algorithm, block, id, name: name.into(), builder }
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// A digest of the name, the algorithm and whether it has a block time: limits with the same id share state.
+    /// Returns a digest of the name, the algorithm and whether there is a block time. Limits with the same id share
+    /// state.
     #[inline]
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Which algorithm.
+    /// Returns the algorithm.
     pub fn kind(&self) -> AlgorithmKind {
-        self.algorithm.kind()
+        self.builder.kind
     }
 
-    /// The most that can pass at once.
+    /// Returns the capacity: the most that can pass at once.
     pub fn capacity(&self) -> u32 {
         self.algorithm.capacity()
     }
 
-    /// How much passes per [`period`](Self::period); for a concurrency limit, how much is in flight at most.
+    /// Returns how much passes per [`period`](Self::period). For a concurrency limit: the number of slots.
     pub fn count(&self) -> u32 {
-        self.spec.count
+        self.builder.count
     }
 
-    /// The period; for a concurrency limit, the lease.
+    /// Returns the period. For a concurrency limit: the lease time.
     pub fn period(&self) -> Duration {
-        match self.kind() {
-            AlgorithmKind::Concurrency => self.spec.lease.unwrap_or(Duration::from_secs(60)),
-            _ => self.spec.period,
+        if self.kind() == AlgorithmKind::Concurrency {
+            self.builder.lease_or_default()
+        } else {
+            self.builder.period
         }
     }
 
-    /// How long a denial lasts, if the limit has a block time.
+    /// Returns how long a state takes to equal a fresh one after the whole capacity was used. `None` for a concurrency
+    /// limit, whose slots are released.
+    pub fn reset_time(&self) -> Option<Duration> {
+        match self.kind() {
+            AlgorithmKind::TokenBucket
+            | AlgorithmKind::IntervalBucket
+            | AlgorithmKind::LeakyMeter
+            | AlgorithmKind::LeakyQueue
+            | AlgorithmKind::Gcra
+            | AlgorithmKind::SmoothBursty => {
+                Some(self.period().mul_f64(f64::from(self.capacity()) / f64::from(self.count())))
+            }
+            AlgorithmKind::FixedWindow
+            | AlgorithmKind::SlidingLog
+            | AlgorithmKind::SlidingCounter
+            | AlgorithmKind::SlidingWindow
+            | AlgorithmKind::SmoothWarmingUp => Some(self.period()),
+            AlgorithmKind::Concurrency => None,
+        }
+    }
+
+    /// Returns for how long a key remains denied after a denial, if the limit has a block time.
     pub fn block_time(&self) -> Option<Duration> {
         (self.block > 0).then(|| Duration::from_nanos(self.block))
     }
 
-    /// The numbers it was built from, to build a variation of it.
+    /// Returns a builder with the parameters of this limit, to build a variation of it.
     pub fn to_builder(&self) -> LimitBuilder {
-        self.spec.clone()
+        self.builder.clone()
     }
 
-    /// A charge of cost 1 against this limit.
+    /// Creates a charge of cost 1 against this limit.
     #[inline]
     pub fn charge<'a>(&'a self, key: impl Into<Key<'a>>) -> Charge<'a> {
         Charge::new(self, key.into())
     }
 
-    /// The flow behind this limit, if its whole state is one instant. Stores may keep such states in
-    /// one atomic word.
+    /// Returns the algorithm if its whole state is one theoretical arrival time, and the limit has no block time.
+    /// Stores can keep such a state in one atomic word.
     #[inline]
     pub fn as_flow(&self) -> Option<&Flow> {
         if self.block == 0 { self.algorithm.as_flow() } else { None }
     }
 
-    /// Why the algorithm cannot do that, if it cannot.
+    /// Returns why the algorithm does not support an action. `None` if it does.
     pub fn refusal(&self, action: Action) -> Option<&'static str> {
-        self.algorithm.refusal(action)
+        self.kind().refusal(action)
     }
 
     pub(crate) fn algorithm(&self) -> &Algorithm {

@@ -69,10 +69,10 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         }
     }
 
-    /// Sends idempotency keys with plain checks, too, on stores whose calls may end with an unknown effect. A check whose
-    /// answer was lost is then repeated and counts once; without it, it is an error that says that the check may have
-    /// taken effect. Everything else (debits, refunds, reservations, leases) always has an idempotency key. The store has
-    /// to remember every check for that, which costs it about as much as the check itself. Default: off.
+    /// Sends an idempotency key with plain checks, too, on stores whose calls may end with an unknown effect. A check
+    /// whose answer is lost is then repeated and counts once. Without it, such a check returns an error with
+    /// [`Effect::Unknown`](crate::Effect::Unknown). Debits, refunds, reservations and leases always have an idempotency
+    /// key. Cost: the store records every check, which is about as expensive as the check itself. Default: off.
     #[must_use]
     pub fn exactly_once(mut self) -> Self {
         self.exactly_once = true;
@@ -153,7 +153,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         self.charge(limit.charge(key).with_cost(0)).await
     }
 
-    /// Debits as many as there are, at most `most`, in one step; [`Decision::granted`] says how many.
+    /// Debits up to `most` units, as many as remain, in one step; [`Decision::granted`] is the amount.
     pub async fn take_up_to<'k>(
         &self,
         limit: &'k Limit,

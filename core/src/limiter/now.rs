@@ -36,7 +36,7 @@ impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
         self.decide_now(&limit.charge(key).with_cost(0))
     }
 
-    /// Debits as many as there are, at most `most`, in one step; [`Decision::granted`] says how many.
+    /// Debits up to `most` units, as many as remain, in one step; [`Decision::granted`] is the amount.
     pub fn take_up_to_now<'k>(&self, limit: &'k Limit, key: impl Into<Key<'k>>, most: u32) -> Decision {
         self.decide_now(
             &limit.charge(key).with_cost(most.min(Limit::MAX_COUNT)).with_action(Action::TakeUpTo),

@@ -7,6 +7,8 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use super::{Lease, Limiter};
 use crate::charge::{Action, Charge};
 use crate::clock::Clock;
+#[cfg(feature = "tokio")]
+use crate::decision::Outcome;
 use crate::decision::{Decision, Source};
 use crate::error::{Effect, StoreError};
 use crate::key::Key;
@@ -155,7 +157,9 @@ impl<S: Store + 'static, C: crate::clock::Timer + 'static> Limiter<S, C> {
                 let pause = renewal.limit().period() / RENEWALS_PER_LEASE;
                 loop {
                     limiter.clock.sleep(pause).await;
-                    if limiter.charge(renewal).await.is_ok_and(|decision| decision.is_denied()) {
+                    let renewed = limiter.charge(renewal).await;
+                    // A failure policy may deny, too: only the store knows that a lease has expired.
+                    if renewed.is_ok_and(|decision| decision.outcome() == Outcome::LeaseLost) {
                         lost.store(true, Ordering::Relaxed);
                         return;
                     }

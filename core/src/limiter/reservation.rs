@@ -47,7 +47,7 @@ impl<'a> Reservation<'a> {
         self.decision.start_after()
     }
 
-    /// The charge that cancels it: refunds only what no later reservation queued behind. A decision that the store did
+    /// The charge that cancels it: refunds all but the part that later reservations already wait behind. A decision that the store did
     /// not make was not debited there.
     fn cancellation(&self) -> Option<Charge<'a>> {
         match self.decision.source() {
@@ -58,8 +58,8 @@ impl<'a> Reservation<'a> {
 }
 
 impl<S: Store, C: Clock> Limiter<S, C> {
-    /// Debits one now if it can start within `max_wait`; the reservation says when. An error on windows and logs, which
-    /// cannot reserve.
+    /// Debits one unit now if it can start within `max_wait`; the reservation says when. An error on windows, counters,
+    /// logs and concurrency limits, which cannot reserve.
     pub async fn reserve<'a>(
         &self,
         limit: &'a Limit,
@@ -81,7 +81,8 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         Ok(Reservation { charge, decision, decided_at })
     }
 
-    /// Cancels a reservation: refunds what no later reservation queued behind. [`Decision::granted`] says how much that was.
+    /// Cancels a reservation. Refunds it, except for the part that later reservations already wait behind;
+    /// [`Decision::granted`] is the refunded amount.
     pub async fn cancel(&self, reservation: Reservation<'_>) -> Result<Decision, StoreError> {
         match reservation.cancellation() {
             Some(refund) => self.charge(refund).await,
@@ -99,7 +100,8 @@ impl<S: Store, C: Clock> Limiter<S, C> {
 }
 
 impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
-    /// Debits one now if it can start within `max_wait`; the reservation says when.
+    /// Debits one unit now if it can start within `max_wait`; the reservation says when. An error on windows, counters,
+    /// logs and concurrency limits, which cannot reserve.
     pub fn reserve_now<'a>(
         &self,
         limit: &'a Limit,
@@ -114,7 +116,8 @@ impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
         Ok(Reservation { charge, decision, decided_at })
     }
 
-    /// Cancels a reservation: refunds what no later reservation queued behind.
+    /// Cancels a reservation. Refunds it, except for the part that later reservations already wait behind;
+    /// [`Decision::granted`] is the refunded amount.
     #[expect(clippy::needless_pass_by_value, reason = "a reservation is cancelled once")]
     pub fn cancel_now(&self, reservation: Reservation<'_>) -> Decision {
         reservation.cancellation().map_or(*reservation.decision(), |refund| self.decide_now(&refund))

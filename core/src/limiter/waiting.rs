@@ -30,8 +30,8 @@ impl Wait {
         Self { max_wait, jitter: Duration::ZERO }
     }
 
-    /// Starts at random up to `jitter` later than possible, so that callers that wait for the same instant do not all
-    /// start together.
+    /// Adds a random delay of up to `jitter`, so that callers that wait for the same instant do not start together. The
+    /// delay stays within the maximum wait.
     #[must_use]
     pub const fn with_jitter(mut self, jitter: Duration) -> Self {
         self.jitter = jitter;
@@ -59,11 +59,13 @@ impl From<Duration> for Wait {
 }
 
 impl<S: Store, C: Timer> Limiter<S, C> {
-    /// Waits until one unit passes, first come, first served. Denied at once if that would take longer than `wait`.
+    /// Waits until one unit passes, first come, first served. Denied if that takes longer than `wait`: at once where the
+    /// algorithm reserves, otherwise at the latest when `wait` has elapsed.
     ///
     /// Where the algorithm reserves, the charge is debited at once and the order is the store's. Elsewhere waiting means
-    /// retrying at `retry_after`, and the order is that of this limiter. Dropping the future refunds what no later caller
-    /// queued behind, as far as the store can do that without blocking.
+    /// retrying at `retry_after`, and the order is that of this limiter. Dropping the future
+    /// cancels the wait and refunds the charge, except for the part that later callers already wait behind, as far as the
+    /// store can do that without blocking.
     ///
     /// An error on concurrency limits: a slot acquired this way could not be released.
     pub async fn until_ready<'k>(
@@ -142,7 +144,7 @@ fn waitable(charge: &Charge<'_>) -> Result<(), StoreError> {
 }
 
 impl<S: ImmediateStore, C: BlockingTimer> Limiter<S, C> {
-    /// Blocks the thread until one unit passes. Denied at once if that would take longer than `wait`. Where the algorithm
+    /// Blocks the thread until one unit passes. Denied if that would take longer than `wait`. Where the algorithm
     /// reserves, first come, first served; elsewhere blocked threads retry at `retry_after`, in no order.
     pub fn until_ready_blocking<'k>(
         &self,

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{State, Store, settle, slots};
+use super::{State, Store, settle, state_indexes};
 use crate::charge::Request;
 use crate::decision::Verdict;
 use crate::error::StoreError;
@@ -54,11 +54,11 @@ impl RunVerdict {
     }
 
     /// Computes the verdicts from the states that the run found, by the pure function. A store that decides on a server
-    /// can send back states instead of every verdict. `states` has one state per [slot](slots).
+    /// can send back states instead of every verdict. `states` is indexed by [`state_indexes`].
     pub fn replay(run: &Run<'_>, states: &mut [State], now: Time) -> Self {
         let charges = run.request.charges();
-        let (slots, _) = slots(charges);
-        Self { verdicts: (0..run.count).map(|_| settle(charges, &slots, states, now)).collect() }
+        let (indexes, _) = state_indexes(charges);
+        Self { verdicts: (0..run.count).map(|_| settle(charges, &indexes, states, now)).collect() }
     }
 
     /// Returns how many requests passed.
@@ -84,6 +84,7 @@ impl RunVerdict {
     }
 
     /// Returns the verdict of a run of one request. An error if the store returned none.
+    #[cfg(feature = "tokio")]
     pub(super) fn into_single(mut self) -> Result<Verdict, StoreError> {
         self.verdicts.pop().ok_or_else(StoreError::no_decision)
     }

@@ -57,7 +57,7 @@ impl AlgorithmSet {
     }
 }
 
-/// How long a repeated [idempotency key](crate::IdempotencyKey) is recognised.
+/// How long a repeated [idempotency key](crate::IdempotencyKey) is recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum IdempotencyRetention {
@@ -80,7 +80,7 @@ pub struct Capability {
     /// For which algorithms decisions are those of the pure function, whatever the number of concurrent callers. For the
     /// others the store trades exactness for something else, and documents its bound.
     pub exact: AlgorithmSet,
-    /// How long a repeated idempotency key is recognised.
+    /// How long a repeated idempotency key is recognized.
     pub idempotency: IdempotencyRetention,
     /// Calls may end with an unknown effect, so a limiter should send an idempotency key with every mutating one.
     pub unknown_effects: bool,
@@ -89,7 +89,7 @@ pub struct Capability {
 }
 
 impl Capability {
-    /// A store that decides exactly, atomically everywhere, by its caller's clock, and recognises idempotency keys for a
+    /// A store that decides exactly, atomically everywhere, by its caller's clock, and recognizes idempotency keys for a
     /// minute.
     pub const fn exact() -> Self {
         Self {
@@ -123,7 +123,7 @@ impl Capability {
         self
     }
 
-    /// Sets how long idempotency keys are recognised.
+    /// Sets how long idempotency keys are recognized.
     #[must_use]
     pub const fn with_idempotency(mut self, retention: IdempotencyRetention) -> Self {
         self.idempotency = retention;

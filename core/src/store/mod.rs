@@ -1,18 +1,18 @@
-//! The seam between limiters and stores, for authors of stores and of wrappers around stores.
+//! The interface between limiters and stores, for authors of stores and of wrappers around stores.
 //!
 //! Applications need little of this module: they hold a [`Limiter`](crate::Limiter), and name [`Store`] or
 //! [`ImmediateStore`] as a bound where their own code is generic over the store.
 //!
 //! # Layout
 //!
-//! - [`Store`], [`ImmediateStore`]: the contract; [`DynStore`] erases a store's type, and
-//!   [`AnyStore`](crate::AnyStore) is a store again.
+//! - [`Store`], [`ImmediateStore`]: the contract; [`DynStore`]: its object-safe form;
+//!   [`AnyStore`]: a store chosen at run time.
 //! - [`Run`], [`RunVerdict`], [`decide_one_by_one`] (`batch`): ordered batches of independent requests.
 //! - [`Export`], [`apply_then_export`] (`export`): states that leave a store, for wrappers that keep replicas.
 //! - [`Places`], [`Part`] (`places`): requests over several servers or partitions, for stores that are atomic in
 //!   each of them only; `across` decides them (feature `tokio`).
 //! - [`Capability`] (`capability`): what a store can do, as data.
-//! - [`State`], [`Snapshot`], [`settle`], [`slots`]: the pure functions that every store agrees with.
+//! - [`State`], [`Snapshot`], [`settle`], [`state_indexes`]: the pure functions that every store agrees with.
 //! - [`Flow`], [`Tat`], [`PlainTake`]: algorithms whose whole state is one theoretical arrival time.
 //! - [`Parameters`]: a limit's parameters, to send to a server.
 //! - [`RawDecision`]: decisions from raw numbers, and decisions that no store was asked for.
@@ -42,7 +42,7 @@ pub use places::{Part, Places};
 pub use crate::algorithm::{Flow, PlainTake, Tat};
 pub use crate::decision::RawDecision;
 pub use crate::limit::Parameters;
-pub use crate::settle::{settle, slots};
+pub use crate::settle::{settle, state_indexes};
 pub use crate::state::{Snapshot, State};
 
 use crate::charge::{Charge, Request};
@@ -55,7 +55,7 @@ use crate::time::Time;
 
 /// Keeps the state of limits, and decides requests atomically.
 ///
-/// Data crosses this seam, never closures. A call carries one request or an ordered batch of independent ones, and
+/// Only data is passed to a store, never closures. A call carries one request or an ordered batch of independent ones, and
 /// each request gets its own verdict.
 ///
 /// # What every store promises
@@ -78,9 +78,9 @@ use crate::time::Time;
 /// - **A future that is dropped** may have taken effect or not, but never partially: a store that compensates across
 ///   entities does so even then.
 /// - **Instants are those of the deciding clock** ([`Capability::clock_source`]): in [`Action`](crate::Action), in
-///   snapshots, and in [`Verdict::decided_at`]. A debit dated in the past counts in full on a bucket that has been in
-///   use since, and counts less the longer ago it was on one that has not. A store may drop the history of a bucket
-///   that is full again: such a debit then counts from its own instant instead of from the last use.
+///   snapshots, and in [`Verdict::decided_at`]. A debit dated in the past counts in full if the bucket
+///   has been used since then. Otherwise the tokens refilled since its instant are subtracted. A store may drop the state
+///   of a bucket that is full again; such a debit then counts from its own instant instead of from the last use.
 /// - What an algorithm does not support ([`Request::supported`]) is an error of kind
 ///   [`Unsupported`](crate::ErrorKind::Unsupported), before anything is debited.
 ///
@@ -104,8 +104,8 @@ pub trait Store: Send + Sync {
 
     /// Decides a single charge: the same as a request of that charge without an idempotency key.
     ///
-    /// A fast path for stores that answer sooner than a verdict can be assembled, and that read the clock when they
-    /// decide ([`ImmediateStore::charge_now`] says why). An instant is a clock, too.
+    /// A fast path: it avoids building a [`Verdict`], and lets the store read the clock itself
+    /// ([`ImmediateStore::charge_now`] says why). To decide at a given instant, pass a [`Time`], which is a [`Clock`].
     fn decide_one(
         &self,
         charge: &Charge<'_>,
@@ -127,7 +127,8 @@ pub trait Store: Send + Sync {
     ) -> impl Future<Output = Vec<Result<RunVerdict, StoreError>>> + Send;
 
     /// Returns where a charge is decided: charges with the same route (a server, a partition) go into the same call.
-    /// For wrappers that batch. Default: 0, where every batch is one call.
+    /// For wrappers that batch. Default: 0 for every charge, so that all charges share one
+    /// route.
     fn route(&self, charge: &Charge<'_>) -> u64 {
         let _ = charge;
         0

@@ -7,7 +7,7 @@ use core::hash::{Hash, Hasher};
 
 use smallvec::SmallVec;
 
-use crate::charge::{Ask, Charge, IdempotencyKey, Request};
+use crate::charge::{Charge, IdempotencyKey, Operation, Request};
 use crate::key::Key;
 use crate::limit::Limit;
 
@@ -60,19 +60,19 @@ impl fmt::Debug for OwnedKey {
 pub struct OwnedCharge {
     limit: Limit,
     key: OwnedKey,
-    ask: Ask,
+    operation: Operation,
 }
 
 impl OwnedCharge {
     /// Returns the charge.
     pub fn as_charge(&self) -> Charge<'_> {
-        Charge { key: self.key.as_key(), limit: &self.limit, ask: self.ask }
+        Charge { key: self.key.as_key(), limit: &self.limit, operation: self.operation }
     }
 }
 
 impl From<&Charge<'_>> for OwnedCharge {
     fn from(charge: &Charge<'_>) -> Self {
-        Self { limit: charge.limit.clone(), key: charge.key.into(), ask: charge.ask }
+        Self { limit: charge.limit.clone(), key: charge.key.into(), operation: charge.operation }
     }
 }
 

@@ -1,4 +1,4 @@
-//! The block time on every kind of limit, beside the same limit without it and an instant.
+//! Compares limits with a block time, of every algorithm, with the same limits without one.
 
 use std::time::Duration;
 
@@ -6,87 +6,86 @@ use proptest::prelude::*;
 use tollgate_core::store::State;
 use tollgate_core::{Limit, LimitBuilder, Outcome, Time};
 
+use super::guarantees;
 use super::limits::{build, builders};
-use super::promises;
-use super::trace::{Ask, BEGIN, Walk, cases, each_answer, period, steps};
+use super::trace::{Operation, START, Trace, cases, for_each_decision, period, steps};
 
-/// A block time from a little to twice the period.
-fn blocking(limit: &LimitBuilder, part: u64) -> (Limit, Limit) {
+/// Returns the limit with a block time of up to twice the period, and the limit without one.
+fn with_block_time(limit: &LimitBuilder, part: u64) -> (Limit, Limit) {
     let plain = build(limit.clone());
     let block = (period(&plain) / 50 * part).clamp(1, 366 * 86_400 * 1_000_000_000);
     (build(limit.clone().block_for(Duration::from_nanos(block))), plain)
 }
 
-fn cost(ask: Ask) -> u32 {
-    match ask {
-        Ask::Take(cost) | Ask::Reserve(cost, _) | Ask::TakeUpTo(cost) => cost,
-        _ => 0,
-    }
+fn cost(operation: Operation) -> u32 {
+    operation.as_take().map_or(0, |(cost, _)| cost)
 }
 
 proptest! {
     #![proptest_config(cases(300))]
 
-    /// A denied take starts the block, nothing passes before it ends, and otherwise the limit is as it was.
+    /// A denied take starts the block time, no take passes before it ends, and all else is as without a block time.
     #[test]
     fn a_denial_blocks_for_the_block_time(limit in builders(), part in 1..100_u64, steps in steps(30)) {
-        let (limit, plain) = blocking(&limit, part);
+        let (limit, plain) = with_block_time(&limit, part);
         let block = limit.block_time().expect("it has one");
-        let (mut state, mut twin, mut until) = (State::default(), State::default(), Time::EPOCH);
-        let mut walk = Walk::along(&steps);
-        while let Some((now, ask)) = walk.next(&limit, &state) {
-            let charge = ask.charge(&limit);
+        let (mut state, mut plain_state, mut blocked_until) = (State::default(), State::default(), Time::EPOCH);
+        let mut trace = Trace::of(&steps);
+        while let Some((now, operation)) = trace.next(&limit, &state) {
+            let charge = operation.charge(&limit);
             if charge.supported().is_err() {
                 continue;
             }
-            let seen = state.apply(&charge, now);
-            if ask.takes() && now < until {
-                prop_assert!(seen.is_denied());
-                prop_assert_eq!((seen.granted(), seen.remaining()), (0, 0));
+            let decision = state.apply(&charge, now);
+            if operation.is_take() && now < blocked_until {
+                prop_assert!(decision.is_denied());
+                prop_assert_eq!((decision.granted(), decision.remaining()), (0, 0));
             } else {
-                let expected = twin.apply(&ask.charge(&plain), now);
-                prop_assert_eq!(seen.outcome(), expected.outcome());
-                prop_assert_eq!(seen.granted(), expected.granted());
-                prop_assert_eq!(seen.start_after(), expected.start_after());
-                if seen.outcome() == Outcome::Denied && cost(ask) > 0 {
-                    until = now + block;
-                } else if ask.takes() {
-                    prop_assert_eq!(seen.remaining(), expected.remaining());
+                let expected = plain_state.apply(&operation.charge(&plain), now);
+                prop_assert_eq!(decision.outcome(), expected.outcome());
+                prop_assert_eq!(decision.granted(), expected.granted());
+                prop_assert_eq!(decision.start_after(), expected.start_after());
+                if decision.outcome() == Outcome::Denied && cost(operation) > 0 {
+                    blocked_until = now + block;
+                } else if operation.is_take() {
+                    prop_assert_eq!(decision.remaining(), expected.remaining());
                 }
             }
-            if ask == Ask::Forget {
-                until = Time::EPOCH;
+            if operation == Operation::Reset {
+                blocked_until = Time::EPOCH;
             }
-            walk.heard(&seen);
+            trace.observe(&decision);
         }
     }
 
-    /// Blocked or not, a decision says when the same charge passes.
+    /// Blocked or not, a denial reports when the same charge can pass.
     #[test]
     fn retry_is_exact_under_a_block(limit in builders(), part in 1..100_u64, steps in steps(30)) {
-        let (limit, _) = blocking(&limit, part);
-        each_answer(&limit, &steps, |state, now, ask, seen| {
-            // Whether a cost that never fits is told so while blocked has its own test.
-            if cost(ask) <= limit.capacity() && promises::knows_when(&limit) {
-                promises::retry_is_exact(state, now, &ask.charge(&limit), seen)?;
+        let (limit, _) = with_block_time(&limit, part);
+        for_each_decision(&limit, &steps, |state, now, operation, decision| {
+            // A cost that never fits has its own test.
+            if cost(operation) <= limit.capacity() && guarantees::has_exact_retry(&limit) {
+                guarantees::retry_is_exact(state, now, &operation.charge(&limit), decision)?;
             }
             Ok(())
         })?;
     }
 
-    /// A block is a part of the state: it is not as good as new before the block is over.
+    /// A state is not fresh before its block time ends.
     #[test]
     fn reset_is_exact_under_a_block(limit in builders(), part in 1..100_u64, steps in steps(30)) {
-        let (limit, _) = blocking(&limit, part);
-        each_answer(&limit, &steps, |state, now, _, seen| promises::reset_is_exact(&limit, state, now, seen))?;
+        let (limit, _) = with_block_time(&limit, part);
+        for_each_decision(&limit, &steps, |state, now, _, decision| {
+            guarantees::reset_is_exact(&limit, state, now, decision)
+        })?;
     }
 }
 
-/// No wait cures a cost that never fits, so a block must not suggest one.
+/// No retry of a cost that never fits can succeed, so a block time must not suggest one.
 #[test]
-fn a_cost_that_never_fits_is_told_so_while_blocked() {
+fn a_cost_that_never_fits_is_reported_as_such_while_blocked() {
     let limit = build(Limit::per_second(2).block_for(Duration::from_secs(60)));
-    let (mut state, now) = (State::default(), Time::from_nanos(BEGIN));
+    let (mut state, now) = (State::default(), Time::from_nanos(START));
     assert!(state.apply(&limit.charge("k").with_cost(2), now).is_allowed());
     assert_eq!(state.apply(&limit.charge("k"), now).outcome(), Outcome::Denied);
     assert_eq!(state.apply(&limit.charge("k").with_cost(3), now).outcome(), Outcome::NeverFits);

@@ -1,4 +1,4 @@
-//! Work in flight beside a map from leases to expiries.
+//! Compares the concurrency limit with a map from leases to expiries.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,42 +7,43 @@ use proptest::prelude::*;
 use tollgate_core::store::State;
 use tollgate_core::{Action, LeaseId, Limit, Outcome, Time};
 
+use super::counting::Answer;
+use super::guarantees;
 use super::limits::build;
-use super::promises;
-use super::trace::{Answer, BEGIN, cases};
+use super::trace::{START, cases};
 
 const LEASE: u64 = 1000;
 
 #[derive(Clone, Copy, Debug)]
 struct Step {
     pause: u64,
-    verb: Verb,
+    action: LeaseAction,
     /// 0 is anonymous.
     lease: u128,
     cost: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Verb {
+enum LeaseAction {
     Acquire,
     AcquireUpTo,
     Renew,
     Release,
-    Forget,
+    Reset,
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let pause = prop_oneof![3 => Just(0), 2 => 1..300_u64, 1 => LEASE - 1..=LEASE + 1, 1 => Just(5000)];
-    let verb = prop_oneof![
-        6 => Just(Verb::Acquire),
-        2 => Just(Verb::AcquireUpTo),
-        2 => Just(Verb::Renew),
-        2 => Just(Verb::Release),
-        1 => Just(Verb::Forget),
+    let action = prop_oneof![
+        6 => Just(LeaseAction::Acquire),
+        2 => Just(LeaseAction::AcquireUpTo),
+        2 => Just(LeaseAction::Renew),
+        2 => Just(LeaseAction::Release),
+        1 => Just(LeaseAction::Reset),
     ];
-    let step = (pause, verb, 0..6_u128, 0..8_u32).prop_map(|(pause, verb, lease, cost)| Step {
+    let step = (pause, action, 0..6_u128, 0..8_u32).prop_map(|(pause, action, lease, cost)| Step {
         pause,
-        verb,
+        action,
         lease,
         cost: cost.max(1) - 1,
     });
@@ -50,59 +51,59 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 #[derive(Clone, Default)]
-struct InFlight {
-    places: u64,
-    /// Named leases by their id, anonymous ones by numbers that no id has.
+struct LeaseMap {
+    slots: u64,
+    /// Named leases by their id, anonymous ones by ids that no named lease has.
     held: BTreeMap<u128, (u64, u64)>,
     anonymous: u128,
 }
 
-impl InFlight {
+impl LeaseMap {
     fn used(&self) -> u64 {
-        self.held.values().map(|(_, places)| places).sum()
+        self.held.values().map(|(_, slots)| slots).sum()
     }
 
     fn acquire(&mut self, now: u64, lease: u128, cost: u32, up_to: bool) -> (Outcome, u64) {
-        // Asking again for a held lease keeps it, for as much as is asked now.
-        let mine = self.held.get(&lease).map_or(0, |(_, places)| *places);
-        let others = if cost == 0 { self.used() } else { self.used() - mine };
-        let there = self.places.saturating_sub(others);
-        let asked = if up_to { u64::from(cost).min(there.max(1)) } else { cost.into() };
-        if asked > self.places {
+        // Acquiring a held lease again keeps it, with as many slots as are acquired now.
+        let own = self.held.get(&lease).map_or(0, |(_, slots)| *slots);
+        let others = if cost == 0 { self.used() } else { self.used() - own };
+        let available = self.slots.saturating_sub(others);
+        let needed = if up_to { u64::from(cost).min(available.max(1)) } else { cost.into() };
+        if needed > self.slots {
             return (Outcome::NeverFits, 0);
         }
-        if asked.max(1) > there {
+        if needed.max(1) > available {
             return (Outcome::Denied, 0);
         }
-        if asked > 0 {
+        if needed > 0 {
             self.anonymous += u128::from(lease == 0);
             let id = if lease == 0 { u128::MAX - self.anonymous } else { lease };
-            self.held.insert(id, (now + LEASE, asked));
+            self.held.insert(id, (now + LEASE, needed));
         }
-        (Outcome::Allowed, asked)
+        (Outcome::Allowed, needed)
     }
 
     fn answer(&mut self, now: u64, step: Step) -> Answer {
         self.held.retain(|_, (expires, _)| *expires > now);
-        let (outcome, granted) = match step.verb {
-            Verb::Acquire => self.acquire(now, step.lease, step.cost, false),
-            Verb::AcquireUpTo => self.acquire(now, step.lease, step.cost, true),
-            Verb::Renew => match self.held.get_mut(&step.lease) {
+        let (outcome, granted) = match step.action {
+            LeaseAction::Acquire => self.acquire(now, step.lease, step.cost, false),
+            LeaseAction::AcquireUpTo => self.acquire(now, step.lease, step.cost, true),
+            LeaseAction::Renew => match self.held.get_mut(&step.lease) {
                 None => (Outcome::Denied, 0),
-                Some((expires, places)) => {
+                Some((expires, slots)) => {
                     *expires = now + LEASE;
-                    (Outcome::Allowed, *places)
+                    (Outcome::Allowed, *slots)
                 }
             },
-            Verb::Release => {
-                (Outcome::Allowed, self.held.remove(&step.lease).map_or(0, |(_, places)| places))
+            LeaseAction::Release => {
+                (Outcome::Allowed, self.held.remove(&step.lease).map_or(0, |(_, slots)| slots))
             }
-            Verb::Forget => {
+            LeaseAction::Reset => {
                 self.held.clear();
                 (Outcome::Allowed, 0)
             }
         };
-        Answer { outcome, granted, left: i128::from(self.places) - i128::from(self.used()) }
+        Answer { outcome, granted, left: i128::from(self.slots) - i128::from(self.used()) }
     }
 }
 
@@ -110,66 +111,67 @@ proptest! {
     #![proptest_config(cases(400))]
 
     #[test]
-    fn concurrency_is_a_map_of_leases(places in 1..6_u32, steps in steps()) {
-        let limit = build(Limit::concurrent(places).lease(Duration::from_nanos(LEASE)));
-        let mut model = InFlight { places: places.into(), ..InFlight::default() };
-        let (mut state, mut now) = (State::default(), BEGIN);
+    fn the_concurrency_limit_is_a_map_of_leases(slots in 1..6_u32, steps in steps()) {
+        let limit = build(Limit::concurrent(slots).lease(Duration::from_nanos(LEASE)));
+        let mut model = LeaseMap { slots: slots.into(), ..LeaseMap::default() };
+        let (mut state, mut now) = (State::default(), START);
         for step in steps {
             now += step.pause;
-            let action = match step.verb {
-                Verb::Acquire => Action::Take { max_wait: None },
-                Verb::AcquireUpTo => Action::TakeUpTo,
-                Verb::Renew => Action::Renew,
-                Verb::Release => Action::Release,
-                Verb::Forget => Action::Reset,
+            let action = match step.action {
+                LeaseAction::Acquire => Action::Take { max_wait: None },
+                LeaseAction::AcquireUpTo => Action::TakeUpTo,
+                LeaseAction::Renew => Action::Renew,
+                LeaseAction::Release => Action::Release,
+                LeaseAction::Reset => Action::Reset,
             };
-            let charge = limit.charge("k").with_cost(step.cost).with_action(action).with_lease(LeaseId::new(step.lease));
+            let charge = limit.charge("k").with_cost(step.cost).with_action(action);
+            let charge = charge.with_lease(LeaseId::new(step.lease));
             let instant = Time::from_nanos(now);
-            let seen = state.apply(&charge, instant);
-            let mut answer = Answer::of(&seen);
-            if matches!(step.verb, Verb::Renew) && seen.is_denied() {
-                // Which kind of denial, the test below looks at.
+            let decision = state.apply(&charge, instant);
+            let mut answer = Answer::of(&decision);
+            if matches!(step.action, LeaseAction::Renew) && decision.is_denied() {
+                // The outcome of a denied renewal has its own test.
                 answer.outcome = Outcome::Denied;
             }
             prop_assert_eq!(answer, model.answer(now, step), "{:?}", step);
-            promises::reset_is_exact(&limit, &state, instant, &seen)?;
-            // If nobody releases, leases end when they end. A lease that is gone can't be renewed by waiting.
-            if !matches!(step.verb, Verb::Renew) {
-                promises::retry_is_exact(&state, instant, &charge, &seen)
-                    .map_err(|error| TestCaseError::fail(format!("{error} after {step:?}: {seen:?}")))?;
+            guarantees::reset_is_exact(&limit, &state, instant, &decision)?;
+            // A lost lease cannot be renewed by waiting.
+            if !matches!(step.action, LeaseAction::Renew) {
+                guarantees::retry_is_exact(&state, instant, &charge, &decision)
+                    .map_err(|error| TestCaseError::fail(format!("{error} after {step:?}: {decision:?}")))?;
             }
         }
     }
 }
 
-/// No wait brings a lease back that is gone: there is no use in trying to renew it again.
+/// A lost lease cannot be renewed later either.
 #[test]
-fn a_lost_lease_is_not_to_be_retried_at_once() {
+fn a_lost_lease_has_no_immediate_retry() {
     let limit = build(Limit::concurrent(3));
     let renew = limit.charge("k").with_action(Action::Renew).with_lease(LeaseId::new(7));
-    let seen = State::default().apply(&renew, Time::from_nanos(BEGIN));
-    assert!(seen.is_denied());
-    assert_ne!(seen.retry_after(), Some(Duration::ZERO));
+    let decision = State::default().apply(&renew, Time::from_nanos(START));
+    assert!(decision.is_denied());
+    assert_ne!(decision.retry_after(), Some(Duration::ZERO));
 }
 
-/// The places of a lease that its holder asks to enlarge are the holder's already: their end frees nothing.
+/// The holder of a lease that is to grow has its slots already: their expiry frees nothing for it.
 #[test]
-fn enlarging_a_lease_waits_for_others() {
+fn a_lease_that_grows_waits_for_others() {
     let limit = build(Limit::concurrent(3).lease(Duration::from_secs(10)));
-    let (mut state, begin) = (State::default(), Time::from_nanos(BEGIN));
+    let (mut state, start) = (State::default(), Time::from_nanos(START));
     let acquire = |cost: u32, lease: u128| limit.charge("k").with_cost(cost).with_lease(LeaseId::new(lease));
-    assert!(state.apply(&acquire(1, 1), begin).is_allowed());
-    let later = begin + Duration::from_secs(4);
+    assert!(state.apply(&acquire(1, 1), start).is_allowed());
+    let later = start + Duration::from_secs(4);
     assert!(state.apply(&acquire(2, 2), later).is_allowed());
     assert_eq!(state.apply(&acquire(2, 1), later).retry_after(), Some(Duration::from_secs(10)));
 }
 
-/// Taking as much as there is under a lease that is held does not shrink it: its own places are there too.
+/// A take-up-to with a held lease does not shrink it: its own slots are available to it.
 #[test]
-fn taking_up_to_again_keeps_what_is_held() {
+fn a_repeated_take_up_to_keeps_the_held_slots() {
     let limit = build(Limit::concurrent(3));
-    let (mut state, begin) = (State::default(), Time::from_nanos(BEGIN));
+    let (mut state, start) = (State::default(), Time::from_nanos(START));
     let most = limit.charge("k").with_cost(3).with_action(Action::TakeUpTo).with_lease(LeaseId::new(1));
-    assert_eq!(state.apply(&most, begin).granted(), 3);
-    assert_eq!(state.apply(&most, begin).granted(), 3);
+    assert_eq!(state.apply(&most, start).granted(), 3);
+    assert_eq!(state.apply(&most, start).granted(), 3);
 }

@@ -1,4 +1,4 @@
-//! Extreme costs and times: everything saturates, nothing panics (tests check for overflow).
+//! Extreme costs and times: arithmetic saturates and nothing panics (test builds check for overflow).
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ pub(crate) fn costs() -> impl Strategy<Value = u32> {
 }
 
 pub(crate) fn times() -> impl Strategy<Value = Time> {
-    let near_the_end = (0..3_000_000_000_u64).prop_map(|before| Time::from_nanos(Time::MAX.nanos() - before));
+    let near_max = (0..3_000_000_000_u64).prop_map(|before| Time::from_nanos(Time::MAX.nanos() - before));
     prop_oneof![
         1 => Just(Time::EPOCH),
         1 => Just(Time::MAX),
-        1 => near_the_end,
+        1 => near_max,
         1 => (0..3_000_000_000_u64).prop_map(Time::from_nanos),
         2 => any::<u64>().prop_map(|nanos| Time::from_nanos(nanos >> 2)),
         2 => (0..10_000_u64).prop_map(|millis| Time::from_nanos(1_790_000_000_000_000_000 + millis * 1_000_000)),
@@ -46,25 +46,26 @@ pub(crate) fn actions() -> impl Strategy<Value = Action> {
     ]
 }
 
-pub(crate) type Blow = (Time, u32, Action, u128);
+/// A call at a time, with a cost, an action and a lease.
+pub(crate) type Call = (Time, u32, Action, u128);
 
-pub(crate) fn blows() -> impl Strategy<Value = Vec<Blow>> {
+pub(crate) fn extreme_calls() -> impl Strategy<Value = Vec<Call>> {
     proptest::collection::vec((times(), costs(), actions(), 0..3_u128), 1..12)
 }
 
-/// Applies them all, and reads everything that can be read.
-pub(crate) fn endure(limit: &Limit, state: &mut State, blows: &[Blow]) {
-    for &(now, cost, action, lease) in blows {
-        let seen = state.apply(
+/// Applies all calls, and calls every getter.
+pub(crate) fn apply_all(limit: &Limit, state: &mut State, calls: &[Call]) {
+    for &(now, cost, action, lease) in calls {
+        let decision = state.apply(
             &limit.charge("k").with_cost(cost).with_action(action).with_lease(LeaseId::new(lease)),
             now,
         );
-        let _ = format!("{seen:?} {}", now + seen.reset_after());
+        let _ = format!("{decision:?} {}", now + decision.reset_after());
         let _ = (state.fresh_at(), state.snapshot(limit));
     }
 }
 
-/// Limits at the bounds of what can be built.
+/// Returns limits at the bounds of valid parameters, of every algorithm.
 fn largest() -> Vec<LimitBuilder> {
     let slow = || Limit::per(1, Limit::MAX_PERIOD);
     let fast = || Limit::per_second(Limit::MAX_COUNT);
@@ -105,25 +106,29 @@ proptest! {
     #![proptest_config(cases(1000))]
 
     #[test]
-    fn no_limit_panics(limit in builders(), block: bool, blows in blows()) {
+    fn no_limit_panics(limit in builders(), block: bool, calls in extreme_calls()) {
         let limit = if block { limit.block_for(Limit::MAX_PERIOD) } else { limit };
-        endure(&build(limit), &mut State::default(), &blows);
+        apply_all(&build(limit), &mut State::default(), &calls);
     }
 
     #[test]
     fn the_largest_limits_do_not_panic(
         limit in proptest::sample::select(largest()),
         block: bool,
-        blows in blows(),
+        calls in extreme_calls(),
     ) {
         let limit = if block { limit.block_for(Limit::MAX_PERIOD) } else { limit };
-        endure(&build(limit), &mut State::default(), &blows);
+        apply_all(&build(limit), &mut State::default(), &calls);
     }
 }
 
-/// Every kind is among them.
 #[test]
-fn the_largest_limits_are_of_every_kind() {
-    let kinds: Vec<_> = largest().into_iter().map(|limit| build(limit).kind()).collect();
-    assert!(AlgorithmKind::ALL.iter().all(|kind| kinds.contains(kind)));
+fn the_largest_limits_have_every_algorithm() {
+    let limits: Vec<_> = largest().into_iter().map(build).collect();
+    for kind in AlgorithmKind::ALL {
+        assert!(limits.iter().any(|limit| limit.kind() == kind), "{kind:?}");
+    }
+    for limit in limits {
+        assert_eq!(limit.as_flow().is_some(), limit.kind().is_flow(), "{:?}", limit.kind());
+    }
 }

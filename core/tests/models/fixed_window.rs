@@ -1,37 +1,38 @@
-//! Fixed windows beside the list of all hits: a hit counts in the window it lies in.
+//! Compares fixed windows with the list of all hits: a hit counts in the window that contains it.
 
 use proptest::prelude::*;
 use tollgate_core::Limit;
 
+use super::counting::{Counting, refund_from};
 use super::limits::{build, windows};
-use super::trace::{Counting, cases, period, run, steps, take_from};
+use super::trace::{cases, period, run, steps};
 
-/// Every hit there ever was: when, and how much of it has not been given back.
+/// All hits: when each happened, and how much of it has not been refunded.
 struct Hits {
     count: u64,
     period: u64,
     anchored: bool,
-    every: Vec<(u64, u64)>,
+    all: Vec<(u64, u64)>,
     now: u64,
 }
 
 impl Hits {
-    fn none(limit: &Limit, anchored: bool) -> Self {
-        Self { count: limit.count().into(), period: period(limit), anchored, every: Vec::new(), now: 0 }
+    fn new(limit: &Limit, anchored: bool) -> Self {
+        Self { count: limit.count().into(), period: period(limit), anchored, all: Vec::new(), now: 0 }
     }
 
-    /// When the window of now began.
-    fn begin(&self) -> u64 {
+    /// Returns when the current window started.
+    fn start(&self) -> u64 {
         if !self.anchored {
             return self.now / self.period * self.period;
         }
-        let mut begin = None;
-        for (at, _) in self.every.iter().filter(|(_, cost)| *cost > 0) {
-            if begin.is_none_or(|begin| *at >= begin + self.period) {
-                begin = Some(*at);
+        let mut start = None;
+        for (at, _) in self.all.iter().filter(|(_, cost)| *cost > 0) {
+            if start.is_none_or(|start| *at >= start + self.period) {
+                start = Some(*at);
             }
         }
-        begin.filter(|begin| self.now < begin + self.period).unwrap_or(self.now)
+        start.filter(|start| self.now < start + self.period).unwrap_or(self.now)
     }
 }
 
@@ -45,22 +46,22 @@ impl Counting for Hits {
     }
 
     fn used(&self) -> u64 {
-        let begin = self.begin();
-        self.every.iter().filter(|(at, _)| *at >= begin).map(|(_, cost)| cost).sum()
+        let start = self.start();
+        self.all.iter().filter(|(at, _)| *at >= start).map(|(_, cost)| cost).sum()
     }
 
     fn add(&mut self, cost: u64) {
-        self.every.push((self.now, cost));
+        self.all.push((self.now, cost));
     }
 
-    fn take_back(&mut self, cost: u64) -> u64 {
-        let begin = self.begin();
-        // The newest first, so that an anchored window keeps its begin.
-        take_from(self.every.iter_mut().rev().filter(|(at, _)| *at >= begin), cost)
+    fn refund(&mut self, cost: u64) -> u64 {
+        let start = self.start();
+        // The newest first, so that an anchored window keeps its start.
+        refund_from(self.all.iter_mut().rev().filter(|(at, _)| *at >= start), cost)
     }
 
-    fn forget(&mut self) {
-        self.every.clear();
+    fn reset(&mut self) {
+        self.all.clear();
     }
 }
 
@@ -68,14 +69,14 @@ proptest! {
     #![proptest_config(cases(200))]
 
     #[test]
-    fn aligned_window_counts_the_hits_in_it(rate in windows(), steps in steps(40)) {
+    fn an_aligned_window_counts_its_hits(rate in windows(), steps in steps(40)) {
         let limit = build(rate.limit().fixed_window());
-        run(&limit, &steps, Hits::none(&limit, false))?;
+        run(&limit, &steps, Hits::new(&limit, false))?;
     }
 
     #[test]
-    fn anchored_window_begins_with_the_first_hit(rate in windows(), steps in steps(40)) {
+    fn an_anchored_window_starts_at_the_first_hit(rate in windows(), steps in steps(40)) {
         let limit = build(rate.limit().fixed_window().anchored());
-        run(&limit, &steps, Hits::none(&limit, true))?;
+        run(&limit, &steps, Hits::new(&limit, true))?;
     }
 }

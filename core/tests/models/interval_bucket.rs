@@ -1,12 +1,12 @@
-//! The bucket that is refilled by interval beside a simulation of every single refill.
+//! Compares the token bucket refilled by interval with a simulation of every single refill.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use tollgate_core::{Decision, Limit, Outcome};
 
+use super::counting::Answer;
 use super::limits::{build, capacity, windows};
-use super::token_bucket::nanos;
-use super::trace::{Answer, Ask, Model, cases, period, run, steps};
+use super::trace::{Model, Operation, cases, nanos, period, run, steps};
 
 #[derive(Clone)]
 struct Bucket {
@@ -14,7 +14,7 @@ struct Bucket {
     period: u64,
     capacity: i128,
     tokens: i128,
-    /// Only while the bucket is not full.
+    /// `None` while the bucket is full.
     next_refill: Option<u64>,
 }
 
@@ -37,8 +37,8 @@ impl Bucket {
         }
     }
 
-    /// When `cost` tokens will be there.
-    fn due(&self, cost: u32, now: u64) -> u64 {
+    /// Returns when `cost` tokens are available.
+    fn available_at(&self, cost: u32, now: u64) -> u64 {
         let (mut later, mut due) = (self.clone(), now);
         while later.tokens < i128::from(cost.max(1)) {
             due = later.next_refill.expect("not full");
@@ -65,43 +65,44 @@ impl Bucket {
 }
 
 impl Model for Bucket {
-    fn follow(&mut self, now: u64, ask: Ask, seen: &Decision) -> TestCaseResult {
+    fn follow(&mut self, now: u64, operation: Operation, decision: &Decision) -> TestCaseResult {
         self.refill_until(now);
         let mut start = 0;
-        let (outcome, granted) = match ask {
-            Ask::Take(cost) | Ask::Reserve(cost, _) if i128::from(cost) > self.capacity => {
+        let (outcome, granted) = match operation {
+            Operation::Take(cost) | Operation::Reserve(cost, _) if i128::from(cost) > self.capacity => {
                 (Outcome::NeverFits, 0)
             }
-            Ask::Take(cost) | Ask::Reserve(cost, _) => {
-                let patience = if let Ask::Reserve(_, patience) = ask { nanos(patience) } else { 0 };
-                start = self.due(cost, now) - now;
-                if start <= patience { (Outcome::Allowed, cost) } else { (Outcome::Denied, 0) }
+            Operation::Take(cost) | Operation::Reserve(cost, _) => {
+                let max_wait =
+                    if let Operation::Reserve(_, max_wait) = operation { nanos(max_wait) } else { 0 };
+                start = self.available_at(cost, now) - now;
+                if start <= max_wait { (Outcome::Allowed, cost) } else { (Outcome::Denied, 0) }
             }
-            Ask::TakeUpTo(_) if self.tokens <= 0 => (Outcome::Denied, 0),
-            Ask::TakeUpTo(most) => {
+            Operation::TakeUpTo(_) if self.tokens <= 0 => (Outcome::Denied, 0),
+            Operation::TakeUpTo(most) => {
                 (Outcome::Allowed, most.min(u32::try_from(self.tokens).expect("positive")))
             }
-            Ask::Debit(cost) => (Outcome::Allowed, cost),
-            Ask::Refund(cost) => {
-                let given = i128::from(cost).min(self.capacity - self.tokens);
-                self.tokens += given;
-                (Outcome::Allowed, u32::try_from(given).expect("at most the cost"))
+            Operation::Debit(cost) => (Outcome::Allowed, cost),
+            Operation::Refund(cost) => {
+                let refunded = i128::from(cost).min(self.capacity - self.tokens);
+                self.tokens += refunded;
+                (Outcome::Allowed, u32::try_from(refunded).expect("at most the cost"))
             }
-            Ask::Forget => {
+            Operation::Reset => {
                 self.tokens = self.capacity;
                 (Outcome::Allowed, 0)
             }
         };
-        if !matches!(ask, Ask::Refund(_) | Ask::Forget) {
+        if !matches!(operation, Operation::Refund(_) | Operation::Reset) {
             self.debit(granted, now);
         }
         if self.tokens == self.capacity {
             self.next_refill = None;
         }
-        prop_assert_eq!(Answer::of(seen), Answer { outcome, granted: granted.into(), left: self.tokens });
+        prop_assert_eq!(Answer::of(decision), Answer { outcome, granted: granted.into(), left: self.tokens });
         let start = if outcome == Outcome::Allowed { start } else { 0 };
-        prop_assert_eq!(nanos(seen.start_after()), start);
-        prop_assert_eq!(nanos(seen.reset_after()), self.full_at(now) - now);
+        prop_assert_eq!(nanos(decision.start_after()), start);
+        prop_assert_eq!(nanos(decision.reset_after()), self.full_at(now) - now);
         Ok(())
     }
 }
@@ -110,7 +111,7 @@ proptest! {
     #![proptest_config(cases(200))]
 
     #[test]
-    fn interval_bucket_refills_at_every_interval(
+    fn the_interval_bucket_refills_at_every_interval(
         rate in windows(),
         burst in 1..40_u32,
         steps in steps(40),

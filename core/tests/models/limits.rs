@@ -1,4 +1,4 @@
-//! Random limits of every kind, with numbers where rounding bites.
+//! Random limits with every algorithm, with parameters for which rounding matters.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ impl Rate {
     }
 }
 
-/// Rates from one a year to one a nanosecond, even and uneven.
+/// Returns rates from one per year to one per nanosecond, with and without whole nanoseconds per token.
 pub(crate) fn rates() -> impl Strategy<Value = Rate> {
     let known = [
         (1, SECOND),
@@ -55,7 +55,7 @@ pub(crate) fn rates() -> impl Strategy<Value = Rate> {
     ]
 }
 
-/// A capacity that takes less than five years to fill.
+/// Returns the capacity closest to `wish` that takes less than five years to fill.
 pub(crate) fn capacity(rate: Rate, wish: u32) -> u32 {
     let most = u128::from(5 * YEAR) * u128::from(rate.count) / u128::from(rate.period);
     u32::try_from(most).unwrap_or(u32::MAX).min(wish).clamp(1, 1_000_000_000)
@@ -65,12 +65,12 @@ pub(crate) fn bursts() -> impl Strategy<Value = u32> {
     prop_oneof![Just(1), 1..=20_u32, 1..=1_000_000_000_u32]
 }
 
-/// A rate and how much fits at once.
+/// Returns a rate and a capacity.
 pub(crate) fn flows() -> impl Strategy<Value = (Rate, u32)> {
     (rates(), bursts()).prop_map(|(rate, burst)| (rate, capacity(rate, burst)))
 }
 
-/// Small counts, so that traces reach the limit; periods from a few nanoseconds to a year.
+/// Returns small counts, so that traces reach the limit, and periods from a few nanoseconds to a year.
 pub(crate) fn windows() -> impl Strategy<Value = Rate> {
     let period = prop_oneof![
         Just(SECOND),
@@ -84,9 +84,9 @@ pub(crate) fn windows() -> impl Strategy<Value = Rate> {
     (count, period).prop_map(|(count, period)| Rate { count, period })
 }
 
-/// A limit of the given kind, of about these numbers.
-fn of_kind(kind: AlgorithmKind, rate: Rate, other: u32, option: bool) -> LimitBuilder {
-    let burst = capacity(rate, other);
+/// Returns a limit with this algorithm. `amount` and `option` determine the parameters that only some algorithms have.
+fn limit_with(kind: AlgorithmKind, rate: Rate, amount: u32, option: bool) -> LimitBuilder {
+    let burst = capacity(rate, amount);
     let limit = rate.limit();
     match kind {
         AlgorithmKind::TokenBucket => limit.burst(burst),
@@ -96,37 +96,37 @@ fn of_kind(kind: AlgorithmKind, rate: Rate, other: u32, option: bool) -> LimitBu
         AlgorithmKind::FixedWindow if option => limit.fixed_window().anchored(),
         AlgorithmKind::FixedWindow => limit.fixed_window(),
         AlgorithmKind::SlidingLog if option => limit.sliding_log().count_denied(),
-        AlgorithmKind::SlidingLog if other.is_multiple_of(3) => {
-            let gap = rate.period / 2 * u64::from(1 + other % 5) + 1;
+        AlgorithmKind::SlidingLog if amount.is_multiple_of(3) => {
+            let gap = rate.period / 2 * u64::from(1 + amount % 5) + 1;
             limit.sliding_log().min_gap(Duration::from_nanos(gap.min(YEAR)))
         }
         AlgorithmKind::SlidingLog => limit.sliding_log(),
-        AlgorithmKind::SlidingCounter => limit.sliding_counter(1 + other % 7),
+        AlgorithmKind::SlidingCounter => limit.sliding_counter(1 + amount % 7),
         AlgorithmKind::SlidingWindow => limit.sliding_window(),
         AlgorithmKind::Gcra => limit.burst(burst).gcra(),
         AlgorithmKind::SmoothBursty => limit.burst(burst).smooth(),
         AlgorithmKind::SmoothWarmingUp => {
-            limit.warm_up(Duration::from_nanos(rate.period)).cold_factor(1 + other % 5)
+            limit.warm_up(Duration::from_nanos(rate.period)).cold_factor(1 + amount % 5)
         }
         AlgorithmKind::Concurrency => Limit::concurrent(rate.count).lease(Duration::from_nanos(rate.period)),
-        other => unreachable!("{other:?} is new here"),
+        new => unreachable!("no limit is generated for {new:?}"),
     }
 }
 
 pub(crate) fn build(limit: LimitBuilder) -> Limit {
-    limit.build("modelled").expect("numbers within bounds")
+    limit.build("limit").expect("valid parameters")
 }
 
-/// A limit of any kind with small numbers, as its builder.
+/// Returns limits with any algorithm and small parameters, as builders.
 pub(crate) fn builders() -> impl Strategy<Value = LimitBuilder> {
     proptest::sample::select(AlgorithmKind::ALL.to_vec()).prop_flat_map(builders_of)
 }
 
-/// A limit of this kind with small numbers, as its builder.
+/// Returns limits with this algorithm and small parameters, as builders.
 pub(crate) fn builders_of(kind: AlgorithmKind) -> impl Strategy<Value = LimitBuilder> {
-    (windows(), 1..=12_u32, any::<bool>()).prop_map(move |(rate, other, option)| {
-        // At most one a nanosecond; not for windows, but one rule is simpler than two.
+    (windows(), 1..=12_u32, any::<bool>()).prop_map(move |(rate, amount, option)| {
+        // At most one per nanosecond. Windows allow more, but one rule is simpler than two.
         let count = rate.count.min(u32::try_from(rate.period).unwrap_or(u32::MAX));
-        of_kind(kind, Rate { count, ..rate }, other, option)
+        limit_with(kind, Rate { count, ..rate }, amount, option)
     })
 }

@@ -1,24 +1,25 @@
-//! The sliding counter beside the list of all hits: the last N sub-buckets are summed.
+//! Compares the sliding counter with the list of all hits: the counts of the last N sub-buckets are summed.
 
 use proptest::prelude::*;
 use tollgate_core::Limit;
 
+use super::counting::{Counting, refund_from};
 use super::limits::{build, windows};
-use super::trace::{Counting, cases, period, run, steps, take_from};
+use super::trace::{cases, period, run, steps};
 
-/// Every hit there ever was, by the index of its sub-bucket since the epoch.
+/// All hits, by the index of their sub-bucket since the Unix epoch.
 struct Hits {
     count: u64,
     period: u128,
-    parts: u128,
-    every: Vec<(u128, u64)>,
+    sub_buckets: u128,
+    all: Vec<(u128, u64)>,
     current: u128,
 }
 
 impl Hits {
-    fn none(limit: &Limit, parts: u32) -> Self {
-        let (count, period, parts) = (limit.count().into(), period(limit).into(), parts.into());
-        Self { count, period, parts, every: Vec::new(), current: 0 }
+    fn new(limit: &Limit, sub_buckets: u32) -> Self {
+        let (count, period) = (limit.count().into(), period(limit).into());
+        Self { count, period, sub_buckets: sub_buckets.into(), all: Vec::new(), current: 0 }
     }
 }
 
@@ -28,24 +29,28 @@ impl Counting for Hits {
     }
 
     fn advance(&mut self, now: u64) {
-        self.current = u128::from(now) * self.parts / self.period;
+        self.current = u128::from(now) * self.sub_buckets / self.period;
     }
 
     fn used(&self) -> u64 {
-        self.every.iter().filter(|(index, _)| index + self.parts > self.current).map(|(_, cost)| cost).sum()
+        self.all
+            .iter()
+            .filter(|(index, _)| index + self.sub_buckets > self.current)
+            .map(|(_, cost)| cost)
+            .sum()
     }
 
     fn add(&mut self, cost: u64) {
-        self.every.push((self.current, cost));
+        self.all.push((self.current, cost));
     }
 
-    /// A refund without an instant belongs to now.
-    fn take_back(&mut self, cost: u64) -> u64 {
-        take_from(self.every.iter_mut().filter(|(index, _)| *index == self.current), cost)
+    /// A refund without an instant applies to the current sub-bucket.
+    fn refund(&mut self, cost: u64) -> u64 {
+        refund_from(self.all.iter_mut().filter(|(index, _)| *index == self.current), cost)
     }
 
-    fn forget(&mut self) {
-        self.every.clear();
+    fn reset(&mut self) {
+        self.all.clear();
     }
 }
 
@@ -53,13 +58,13 @@ proptest! {
     #![proptest_config(cases(200))]
 
     #[test]
-    fn sliding_counter_sums_the_last_sub_buckets(
+    fn the_sliding_counter_sums_the_last_sub_buckets(
         rate in windows(),
-        parts in prop_oneof![1..=7_u32, Just(256)],
+        sub_buckets in prop_oneof![1..=7_u32, Just(256)],
         steps in steps(40),
     ) {
-        let parts = u32::try_from(rate.period).map_or(parts, |period| parts.min(period));
-        let limit = build(rate.limit().sliding_counter(parts));
-        run(&limit, &steps, Hits::none(&limit, parts))?;
+        let sub_buckets = u32::try_from(rate.period).map_or(sub_buckets, |period| sub_buckets.min(period));
+        let limit = build(rate.limit().sliding_counter(sub_buckets));
+        run(&limit, &steps, Hits::new(&limit, sub_buckets))?;
     }
 }

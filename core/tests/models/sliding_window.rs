@@ -1,22 +1,23 @@
-//! The sliding window beside the list of all hits, counted per window and weighted in exact rationals.
+//! Compares the sliding window with the list of all hits, counted per window and weighted in exact rational numbers.
 
 use proptest::prelude::*;
 use tollgate_core::Limit;
 
+use super::counting::{Counting, refund_from};
 use super::limits::{build, windows};
-use super::trace::{Counting, cases, period, run, steps, take_from};
+use super::trace::{cases, period, run, steps};
 
 struct Hits {
     count: u64,
     period: u64,
-    /// Each window's number and cost.
-    every: Vec<(u64, u64)>,
+    /// The index of the window of each hit, and its cost.
+    all: Vec<(u64, u64)>,
     now: u64,
 }
 
 impl Hits {
-    fn none(limit: &Limit) -> Self {
-        Self { count: limit.count().into(), period: period(limit), every: Vec::new(), now: 0 }
+    fn new(limit: &Limit) -> Self {
+        Self { count: limit.count().into(), period: period(limit), all: Vec::new(), now: 0 }
     }
 
     fn window(&self) -> u64 {
@@ -24,7 +25,7 @@ impl Hits {
     }
 
     fn hits_in(&self, window: u64) -> u64 {
-        self.every.iter().filter(|(at, _)| *at == window).map(|(_, cost)| cost).sum()
+        self.all.iter().filter(|(at, _)| *at == window).map(|(_, cost)| cost).sum()
     }
 }
 
@@ -38,26 +39,26 @@ impl Counting for Hits {
     }
 
     fn used(&self) -> u64 {
-        // A debt ends with its window.
+        // Debt expires with its window.
         let previous = u128::from(self.hits_in(self.window() - 1).min(self.count));
-        let in_sight = u128::from(self.period - self.now % self.period);
+        let overlap = u128::from(self.period - self.now % self.period);
         // Rounded up: nothing passes early.
-        let weighted = (previous * in_sight).div_ceil(self.period.into());
+        let weighted = (previous * overlap).div_ceil(self.period.into());
         self.hits_in(self.window()) + u64::try_from(weighted).expect("at most the previous count")
     }
 
     fn add(&mut self, cost: u64) {
-        self.every.push((self.window(), cost));
+        self.all.push((self.window(), cost));
     }
 
-    /// A refund without an instant belongs to now.
-    fn take_back(&mut self, cost: u64) -> u64 {
+    /// A refund without an instant applies to the current window.
+    fn refund(&mut self, cost: u64) -> u64 {
         let current = self.window();
-        take_from(self.every.iter_mut().filter(|(window, _)| *window == current), cost)
+        refund_from(self.all.iter_mut().filter(|(window, _)| *window == current), cost)
     }
 
-    fn forget(&mut self) {
-        self.every.clear();
+    fn reset(&mut self) {
+        self.all.clear();
     }
 }
 
@@ -65,8 +66,8 @@ proptest! {
     #![proptest_config(cases(200))]
 
     #[test]
-    fn sliding_window_weighs_the_previous_window(rate in windows(), steps in steps(40)) {
+    fn the_sliding_window_weights_the_previous_window(rate in windows(), steps in steps(40)) {
         let limit = build(rate.limit().sliding_window());
-        run(&limit, &steps, Hits::none(&limit))?;
+        run(&limit, &steps, Hits::new(&limit))?;
     }
 }

@@ -1,19 +1,19 @@
-//! The smooth bursty limiter beside the classic definition: stored permits and a next free ticket, in exact
-//! rationals. Rounding is bounded as for the token bucket.
+//! Compares the smooth bursty limiter with the classic definition: stored permits and a next free ticket, in exact
+//! rational numbers. Rounding is bounded as for the token bucket.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 use tollgate_core::{Decision, Limit};
 
 use super::limits::{build, flows};
-use super::token_bucket::{Grains, Scale, nanos};
-use super::trace::{Ask, Model, cases, run, steps};
+use super::token_bucket::{Grains, Scale};
+use super::trace::{Model, Operation, cases, nanos, run, steps};
 
 struct Smooth {
     scale: Scale,
     most: Grains,
     stored: Grains,
-    /// When the next ticket is free, in grains since the epoch.
+    /// When the next ticket is free, in grains since the Unix epoch.
     free: Grains,
 }
 
@@ -32,50 +32,47 @@ impl Smooth {
     }
 
     fn spend(&mut self, permits: u32) {
-        let wanted = self.scale.tokens(permits);
-        let from_store = wanted.min(self.stored);
-        self.stored -= from_store;
-        self.free += wanted - from_store;
+        let needed = self.scale.tokens(permits);
+        let from_stored = needed.min(self.stored);
+        self.stored -= from_stored;
+        self.free += needed - from_stored;
     }
 
-    fn give_back(&mut self, permits: u32, present: Grains) {
-        let given = self.scale.tokens(permits);
-        let debt = given.min(self.free - present);
+    fn refund(&mut self, permits: u32, present: Grains) {
+        let refunded = self.scale.tokens(permits);
+        let debt = refunded.min(self.free - present);
         self.free -= debt;
-        self.stored = (self.stored + given - debt).min(self.most);
+        self.stored = (self.stored + refunded - debt).min(self.most);
     }
 }
 
 impl Model for Smooth {
-    fn follow(&mut self, now: u64, ask: Ask, seen: &Decision) -> TestCaseResult {
+    fn follow(&mut self, now: u64, operation: Operation, decision: &Decision) -> TestCaseResult {
         let present = self.scale.nanos(now);
         self.resync(present);
-        if ask.takes() {
-            let (cost, patience) = match ask {
-                Ask::Take(cost) | Ask::TakeUpTo(cost) => (cost, 0),
-                Ask::Reserve(cost, patience) => (cost, nanos(patience)),
-                _ => unreachable!("those are the takes"),
-            };
-            let start = if seen.is_allowed() {
-                prop_assert_eq!(seen.granted(), cost, "any cost passes once the ticket is free");
-                prop_assert!(nanos(seen.start_after()) <= patience);
-                nanos(seen.start_after())
+        if let Some((cost, max_wait)) = operation.as_take() {
+            let start = if decision.is_allowed() {
+                prop_assert_eq!(decision.granted(), cost, "any cost passes once the ticket is free");
+                prop_assert!(nanos(decision.start_after()) <= max_wait);
+                nanos(decision.start_after())
             } else {
-                patience + nanos(seen.retry_after().expect("a wait cures it"))
+                max_wait + nanos(decision.retry_after().expect("a retry can succeed"))
             };
             self.scale.check_wait(start, self.free - present)?;
         } else {
-            prop_assert!(seen.is_allowed());
+            prop_assert!(decision.is_allowed());
         }
-        match ask {
-            Ask::Refund(cost) => self.give_back(cost, present),
-            Ask::Forget => *self = Self { stored: self.most, free: present, ..*self },
-            _ => self.spend(seen.granted()),
+        match operation {
+            Operation::Refund(cost) => self.refund(cost, present),
+            Operation::Reset => *self = Self { stored: self.most, free: present, ..*self },
+            Operation::Take(_) | Operation::Reserve(..) | Operation::TakeUpTo(_) | Operation::Debit(_) => {
+                self.spend(decision.granted());
+            }
         }
-        let left = i128::from(seen.remaining()) - i128::from(seen.debt());
+        let left = i128::from(decision.remaining()) - i128::from(decision.debt());
         self.scale.check_tokens(left, self.stored - (self.free - present))?;
         let missing = self.free - present + self.most - self.stored;
-        self.scale.check_wait(nanos(seen.reset_after()), missing)
+        self.scale.check_wait(nanos(decision.reset_after()), missing)
     }
 }
 

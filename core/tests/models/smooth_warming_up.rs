@@ -1,5 +1,5 @@
-//! The limiter that warms up beside the classic definition in floating point: a permit costs the stable
-//! interval up to a threshold of stored permits, and rises linearly from there.
+//! Compares the smooth limiter that warms up with the classic definition in floating point: a permit costs the stable
+//! interval up to a threshold of stored permits, and its cost rises linearly above it.
 
 use std::time::Duration;
 
@@ -9,11 +9,10 @@ use tollgate_core::store::State;
 use tollgate_core::{Decision, Limit, Time};
 
 use super::limits::{Rate, build, rates};
-use super::token_bucket::nanos;
-use super::trace::{Ask, BEGIN, Model, cases, run, steps};
+use super::trace::{Model, Operation, START, cases, nanos, run, steps};
 
-/// How far one take may be rounded, in nanoseconds: one of idle time, priced at most at the cold end of the
-/// curve, and one for each of the few divisions.
+/// How far one take may be rounded, in nanoseconds: one nanosecond of idle time at the price of a cold limiter, and one
+/// for each of the few divisions.
 const PER_TAKE: f64 = 10.0;
 
 struct Warming {
@@ -23,15 +22,15 @@ struct Warming {
     most: f64,
     slope: f64,
     stored: f64,
-    /// When the next ticket is free, since the begin.
+    /// When the next ticket is free, since the start of the trace.
     free: f64,
-    /// How far roundings may have added up.
+    /// The largest possible sum of rounding errors.
     slack: f64,
 }
 
 #[expect(clippy::cast_precision_loss, reason = "spans of days, which doubles hold exactly")]
-fn since_begin(now: u64) -> f64 {
-    (now - BEGIN) as f64
+fn since_start(now: u64) -> f64 {
+    (now - START) as f64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "spans of days, which doubles hold exactly")]
@@ -57,7 +56,7 @@ impl Warming {
         }
     }
 
-    /// What `taken` of the stored permits cost: the area under the curve.
+    /// Returns what `taken` of the stored permits cost: the area under the curve.
     fn price(&self, taken: f64) -> f64 {
         let height = |above: f64| self.stable + above * self.slope;
         let above = (self.stored - self.threshold).max(0.0);
@@ -74,43 +73,42 @@ impl Warming {
 }
 
 impl Model for Warming {
-    fn follow(&mut self, now: u64, ask: Ask, seen: &Decision) -> TestCaseResult {
-        let present = since_begin(now);
+    fn follow(&mut self, now: u64, operation: Operation, decision: &Decision) -> TestCaseResult {
+        let present = since_start(now);
         self.resync(present);
-        if ask.takes() {
-            let (cost, patience) = match ask {
-                Ask::Take(cost) | Ask::TakeUpTo(cost) => (cost, Duration::ZERO),
-                Ask::Reserve(cost, patience) => (cost, patience),
-                _ => unreachable!("those are the takes"),
-            };
-            let start = if seen.is_allowed() {
-                prop_assert_eq!(seen.granted(), cost, "any cost passes once the ticket is free");
-                prop_assert!(seen.start_after() <= patience);
-                seen.start_after()
+        if let Some((cost, max_wait)) = operation.as_take() {
+            let max_wait = Duration::from_nanos(max_wait);
+            let start = if decision.is_allowed() {
+                prop_assert_eq!(decision.granted(), cost, "any cost passes once the ticket is free");
+                prop_assert!(decision.start_after() <= max_wait);
+                decision.start_after()
             } else {
-                patience + seen.retry_after().expect("a wait cures it")
+                max_wait + decision.retry_after().expect("a retry can succeed")
             };
             let off = (span(start) - (self.free - present)).abs();
             prop_assert!(off <= self.slack, "starts {} ns off", off);
         } else {
-            prop_assert!(seen.is_allowed());
+            prop_assert!(decision.is_allowed());
         }
-        match ask {
-            Ask::Refund(cost) => {
-                // Only debt can be given back.
+        match operation {
+            Operation::Refund(cost) => {
+                // Only debt can be refunded.
                 self.free = (self.free - f64::from(cost) * self.stable).max(present);
                 self.slack += PER_TAKE;
             }
-            Ask::Forget => (self.stored, self.free) = (self.most, present),
-            _ if seen.granted() > 0 => self.spend(seen.granted().into()),
-            _ => {}
+            Operation::Reset => (self.stored, self.free) = (self.most, present),
+            Operation::Take(_) | Operation::Reserve(..) | Operation::TakeUpTo(_) | Operation::Debit(_) => {
+                if decision.granted() > 0 {
+                    self.spend(decision.granted().into());
+                }
+            }
         }
         let rounded = self.slack * self.most / self.warm_up;
-        let remaining = f64::from(seen.remaining());
+        let remaining = f64::from(decision.remaining());
         prop_assert!(remaining <= self.stored + rounded, "{} of {}", remaining, self.stored);
         prop_assert!(remaining + 1.0 >= self.stored - rounded, "{} of {}", remaining, self.stored);
         let reset = self.free - present + (self.most - self.stored) * self.warm_up / self.most;
-        let off = (span(seen.reset_after()) - reset).abs();
+        let off = (span(decision.reset_after()) - reset).abs();
         prop_assert!(off <= 2.0 * self.slack, "reset {} ns off", off);
         Ok(())
     }
@@ -120,7 +118,7 @@ proptest! {
     #![proptest_config(cases(200))]
 
     #[test]
-    fn warms_up_as_the_classic_limiter(
+    fn warms_up_like_the_classic_limiter(
         count in 1..=1000_u32,
         period in 1_000_000..60_000_000_000_u64,
         permits in 1..50_u32,
@@ -128,14 +126,14 @@ proptest! {
         steps in steps(40),
     ) {
         let rate = Rate { count, period };
-        // So long that about so many permits are stored.
+        // A warm-up time in which about this many permits are stored.
         let warm_up = Duration::from_nanos(period / u64::from(count) * u64::from(permits));
         let limit = build(rate.limit().warm_up(warm_up).cold_factor(cold));
         run(&limit, &steps, Warming::cold(rate, warm_up, cold))?;
     }
 
-    /// A permit costs at least the stable interval, cold or warm, so the n-th cannot start earlier than
-    /// n - 1 intervals after the first: at any rate, and asked at any time.
+    /// A permit costs at least the stable interval, cold or warm. So the n-th take starts n - 1 intervals after the
+    /// first at the earliest, for any rate and at any times.
     #[test]
     fn is_never_faster_than_its_rate(
         rate in rates(),
@@ -145,23 +143,23 @@ proptest! {
         let interval = rate.period / u64::from(rate.count);
         let warm_up = Duration::from_nanos((interval * 20).clamp(1, 366 * 86_400 * 1_000_000_000));
         let limit = build(rate.limit().warm_up(warm_up).cold_factor(cold));
-        let (mut state, mut now, mut passed) = (State::default(), BEGIN, 0_u32);
+        let (mut state, mut now, mut granted) = (State::default(), START, 0_u32);
         for pause in pauses {
             now += pause * interval / 3;
-            passed += state.apply(&limit.charge("k"), Time::from_nanos(now)).granted();
-            let (taken, elapsed) = (u128::from(passed.max(1) - 1), u128::from(now - BEGIN));
-            // The last one may be up to a token early: less than one from the rational rate.
+            granted += state.apply(&limit.charge("k"), Time::from_nanos(now)).granted();
+            let (taken, elapsed) = (u128::from(granted.max(1) - 1), u128::from(now - START));
+            // The last take may be early, by less than one token of the rational rate.
             let earned = elapsed * u128::from(rate.count) + u128::from(rate.period);
-            prop_assert!(taken * u128::from(rate.period) < earned, "{} passed in {} ns", passed, elapsed);
+            prop_assert!(taken * u128::from(rate.period) < earned, "{} granted in {} ns", granted, elapsed);
         }
     }
 }
 
-/// A billion a second, warm from the start (cold factor 1): whoever takes without a pause is stopped.
+/// At a billion per second, warm from the start (cold factor 1), takes without a pause are denied.
 #[test]
 fn a_permit_of_less_than_a_nanosecond_of_idle_time_still_costs() {
     let limit = build(Limit::per_second(1_000_000_000).warm_up(Duration::from_secs(1)).cold_factor(1));
     let mut state = State::default();
-    let passed = (0..100).filter(|_| state.apply(&limit.charge("k"), Time::from_nanos(BEGIN)).is_allowed());
-    assert_eq!(passed.count(), 1, "one passes, and the next waits for its ticket");
+    let allowed = (0..100).filter(|_| state.apply(&limit.charge("k"), Time::from_nanos(START)).is_allowed());
+    assert_eq!(allowed.count(), 1, "the second take waits for its ticket");
 }

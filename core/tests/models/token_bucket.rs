@@ -1,12 +1,9 @@
-//! Token bucket, leaky meter and GCRA beside an exact rational token count.
+//! Compares token bucket, leaky meter and GCRA with an exact rational token count.
 //!
-//! The implementation works on a scale whose unit is a nanosecond or a little more: a token is
-//! `floor(period / count)` units. The tight bound: seen through whole tokens, an answer is never less than
-//! the rational one and less than one unit ahead of it, however long it runs. Times are never later than the
-//! rational ones, rounded up to a nanosecond, and less than one unit earlier. Where a token's time is a
-//! whole number of nanoseconds there is no difference at all.
-
-use std::time::Duration;
+//! The implementation uses a scale whose unit is a nanosecond or a little more: a token is `floor(period / count)`
+//! units. The exact bound, in whole tokens: a balance is never less than the rational one, and less than one unit more,
+//! however long the trace. Times are never later than the rational ones, rounded up to a nanosecond, and less than one
+//! unit earlier. Where a token takes a whole number of nanoseconds there is no difference at all.
 
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
@@ -14,13 +11,13 @@ use tollgate_core::store::State;
 use tollgate_core::{Decision, Limit, Outcome, Time};
 
 use super::limits::{Rate, build, flows, rates};
-use super::trace::{Ask, BEGIN, HORIZON, Model, cases, run, steps};
+use super::trace::{HORIZON, Model, Operation, START, cases, nanos, run, steps};
 
-/// Grains, the model's own unit: a token is `period` of them and a nanosecond refills `count`, so that
-/// everything is whole.
+/// The unit of the model: a token is `period` grains and a nanosecond refills `count` of them, so that all amounts are
+/// whole.
 pub(crate) type Grains = i128;
 
-/// The grains of a rate, and how far an answer may be from the rational one.
+/// The grains of a rate, and how far a decision may differ from the rational one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
     pub(crate) count: i128,
@@ -43,39 +40,36 @@ impl Scale {
         self.count * i128::from(nanos)
     }
 
-    /// Less than one unit, or nothing at all if tokens take whole nanoseconds.
+    /// Returns whether `ahead` is less than one unit, or zero if tokens take whole nanoseconds.
     fn within_a_unit(&self, ahead: Grains) -> bool {
         let even = self.token % self.count == 0;
         if even { ahead <= 0 } else { ahead * self.units_per_token < self.token }
     }
 
-    /// `whole` tokens were seen where there are exactly `grains`.
+    /// Checks that `whole` tokens were reported where there are exactly `grains`.
     pub(crate) fn check_tokens(&self, whole: i128, grains: Grains) -> TestCaseResult {
-        prop_assert!(whole >= grains.div_euclid(self.token), "{} tokens of {}", whole, self.show(grains));
+        prop_assert!(whole >= grains.div_euclid(self.token), "{} tokens of {}", whole, self.format(grains));
         let ahead = whole * self.token - grains;
-        prop_assert!(self.within_a_unit(ahead), "{} tokens of only {}", whole, self.show(grains));
+        prop_assert!(self.within_a_unit(ahead), "{} tokens of only {}", whole, self.format(grains));
         Ok(())
     }
 
-    /// A wait was told where exactly `grains` have to flow.
+    /// Checks the reported time in which exactly `grains` refill.
     pub(crate) fn check_wait(&self, wait: u64, grains: Grains) -> TestCaseResult {
         let exact = grains.max(0);
         let late = self.nanos(wait) - exact;
-        prop_assert!(late < self.count, "{} ns for {}", wait, self.show(exact));
-        prop_assert!(self.within_a_unit(-late), "only {} ns for {}", wait, self.show(exact));
+        prop_assert!(late < self.count, "{} ns for {}", wait, self.format(exact));
+        prop_assert!(self.within_a_unit(-late), "only {} ns for {}", wait, self.format(exact));
         Ok(())
     }
 
-    fn show(&self, grains: Grains) -> String {
+    fn format(&self, grains: Grains) -> String {
         format!("{} + {}/{} tokens", grains.div_euclid(self.token), grains.rem_euclid(self.token), self.token)
     }
 }
 
-pub(crate) fn nanos(span: Duration) -> u64 {
-    u64::try_from(span.as_nanos()).expect("below the horizon")
-}
-
-/// The definition: starts full, refilled continuously up to the capacity, admits what is there.
+/// The definition: starts full, refills continuously up to the capacity, and admits a charge if there are enough
+/// tokens.
 struct Bucket {
     scale: Scale,
     capacity: Grains,
@@ -95,70 +89,73 @@ impl Bucket {
         self.at = now;
     }
 
-    /// A take with this patience: it starts when the tokens are there, if that is soon enough.
-    fn check_take(&self, cost: u32, patience: u64, seen: &Decision) -> TestCaseResult {
-        let asked = self.scale.tokens(cost.max(1));
-        if asked > self.capacity {
-            prop_assert_eq!(seen.outcome(), Outcome::NeverFits);
+    /// Checks a take: it starts when the tokens are available, if that is within `max_wait`.
+    fn check_take(&self, cost: u32, max_wait: u64, decision: &Decision) -> TestCaseResult {
+        let needed = self.scale.tokens(cost.max(1));
+        if needed > self.capacity {
+            prop_assert_eq!(decision.outcome(), Outcome::NeverFits);
             return Ok(());
         }
-        let start = match seen.outcome() {
-            Outcome::Allowed => {
-                prop_assert_eq!(seen.granted(), cost);
-                prop_assert!(nanos(seen.start_after()) <= patience);
-                nanos(seen.start_after())
-            }
-            _ => patience + nanos(seen.retry_after().expect("a wait cures it")),
+        let start = if decision.is_allowed() {
+            prop_assert_eq!(decision.granted(), cost);
+            prop_assert!(nanos(decision.start_after()) <= max_wait);
+            nanos(decision.start_after())
+        } else {
+            max_wait + nanos(decision.retry_after().expect("a retry can succeed"))
         };
-        self.scale.check_wait(start, asked - self.tokens)
+        self.scale.check_wait(start, needed - self.tokens)
     }
 
-    fn check_part(&self, most: u32, seen: &Decision) -> TestCaseResult {
-        if seen.is_denied() {
-            prop_assert_eq!(seen.outcome(), Outcome::Denied);
+    fn check_take_up_to(&self, most: u32, decision: &Decision) -> TestCaseResult {
+        if decision.is_denied() {
+            prop_assert_eq!(decision.outcome(), Outcome::Denied);
             return self.scale.check_tokens(0, self.tokens.clamp(0, self.scale.token));
         }
         if most == 0 {
-            return self.check_take(0, 0, seen);
+            return self.check_take(0, 0, decision);
         }
-        prop_assert!((1..=most).contains(&seen.granted()));
-        let granted = i128::from(seen.granted());
+        prop_assert!((1..=most).contains(&decision.granted()));
+        let granted = i128::from(decision.granted());
         let most = self.scale.tokens(most).min(self.tokens);
         self.scale.check_tokens(granted, most)
     }
 
-    /// Only what is missing can be given back; a part of a token is given back, but not told.
-    fn check_refund(&self, cost: u32, seen: &Decision) -> TestCaseResult {
+    /// Checks a refund: at most what is missing. A part of a token is refunded, but not reported.
+    fn check_refund(&self, cost: u32, decision: &Decision) -> TestCaseResult {
         let missing = self.capacity - self.tokens;
         let most = self.scale.tokens(cost).min(missing);
-        let granted = i128::from(seen.granted());
+        let granted = i128::from(decision.granted());
         prop_assert!(granted <= i128::from(cost));
-        prop_assert!(self.scale.within_a_unit(granted * self.scale.token - most), "gave back too much");
-        let kept = most - (granted + 1) * self.scale.token;
-        prop_assert!(kept < 0 || self.scale.within_a_unit(kept), "gave back too little");
+        prop_assert!(self.scale.within_a_unit(granted * self.scale.token - most), "refunded too much");
+        let not_refunded = most - (granted + 1) * self.scale.token;
+        prop_assert!(not_refunded < 0 || self.scale.within_a_unit(not_refunded), "refunded too little");
         Ok(())
     }
 }
 
 impl Model for Bucket {
-    fn follow(&mut self, now: u64, ask: Ask, seen: &Decision) -> TestCaseResult {
+    fn follow(&mut self, now: u64, operation: Operation, decision: &Decision) -> TestCaseResult {
         self.refill(now);
-        match ask {
-            Ask::Take(cost) => self.check_take(cost, 0, seen)?,
-            Ask::Reserve(cost, patience) => self.check_take(cost, nanos(patience), seen)?,
-            Ask::TakeUpTo(most) => self.check_part(most, seen)?,
-            Ask::Refund(cost) => self.check_refund(cost, seen)?,
-            Ask::Debit(cost) => prop_assert_eq!((seen.is_allowed(), seen.granted()), (true, cost)),
-            Ask::Forget => prop_assert!(seen.is_allowed()),
+        match operation {
+            Operation::Take(cost) => self.check_take(cost, 0, decision)?,
+            Operation::Reserve(cost, max_wait) => self.check_take(cost, nanos(max_wait), decision)?,
+            Operation::TakeUpTo(most) => self.check_take_up_to(most, decision)?,
+            Operation::Refund(cost) => self.check_refund(cost, decision)?,
+            Operation::Debit(cost) => {
+                prop_assert_eq!((decision.is_allowed(), decision.granted()), (true, cost));
+            }
+            Operation::Reset => prop_assert!(decision.is_allowed()),
         }
-        self.tokens = match ask {
-            Ask::Forget => self.capacity,
-            Ask::Refund(cost) => (self.tokens + self.scale.tokens(cost)).min(self.capacity),
-            _ => self.tokens - self.scale.tokens(seen.granted()),
+        self.tokens = match operation {
+            Operation::Reset => self.capacity,
+            Operation::Refund(cost) => (self.tokens + self.scale.tokens(cost)).min(self.capacity),
+            Operation::Take(_) | Operation::Reserve(..) | Operation::TakeUpTo(_) | Operation::Debit(_) => {
+                self.tokens - self.scale.tokens(decision.granted())
+            }
         };
-        let left = i128::from(seen.remaining()) - i128::from(seen.debt());
+        let left = i128::from(decision.remaining()) - i128::from(decision.debt());
         self.scale.check_tokens(left, self.tokens)?;
-        self.scale.check_wait(nanos(seen.reset_after()), self.capacity - self.tokens)
+        self.scale.check_wait(nanos(decision.reset_after()), self.capacity - self.tokens)
     }
 }
 
@@ -166,13 +163,13 @@ proptest! {
     #![proptest_config(cases(200))]
 
     #[test]
-    fn token_bucket_counts_rational_tokens((rate, burst) in flows(), steps in steps(40)) {
+    fn the_token_bucket_counts_rational_tokens((rate, burst) in flows(), steps in steps(40)) {
         let limit = build(rate.limit().burst(burst));
         run(&limit, &steps, Bucket::full(&limit))?;
     }
 
     #[test]
-    fn leaky_meter_is_its_dual((rate, burst) in flows(), steps in steps(25)) {
+    fn the_leaky_meter_is_the_dual_of_the_token_bucket((rate, burst) in flows(), steps in steps(25)) {
         let limit = build(rate.limit().burst(burst).leaky_bucket());
         run(&limit, &steps, Bucket::full(&limit))?;
     }
@@ -183,21 +180,21 @@ proptest! {
         run(&limit, &steps, Bucket::full(&limit))?;
     }
 
-    /// Whoever takes whatever there is, whenever: in total the capacity, what flowed in, and less than one
+    /// Takes of everything available, at any times, get no more than the capacity, what was refilled, and less than a
     /// unit.
     #[test]
-    fn never_more_than_the_capacity_and_what_flowed_in(
+    fn never_more_than_the_capacity_and_what_was_refilled(
         (rate, burst) in flows(),
         pauses in proptest::collection::vec(0..9_u64, 1..200),
     ) {
         let limit = build(rate.limit().burst(burst));
         let scale = Scale::of(&limit);
-        let (mut state, mut now, mut passed) = (State::default(), BEGIN, 0);
+        let (mut state, mut now, mut granted) = (State::default(), START, 0);
         for pause in pauses {
-            let seen = state.apply(&Ask::TakeUpTo(u32::MAX).charge(&limit), Time::from_nanos(now));
-            passed += i128::from(seen.granted());
-            let flowed = scale.tokens(burst) + scale.nanos(now - BEGIN);
-            prop_assert!(scale.within_a_unit(passed * scale.token - flowed));
+            let decision = state.apply(&Operation::TakeUpTo(u32::MAX).charge(&limit), Time::from_nanos(now));
+            granted += i128::from(decision.granted());
+            let refilled = scale.tokens(burst) + scale.nanos(now - START);
+            prop_assert!(scale.within_a_unit(granted * scale.token - refilled));
             now += pause * rate.period.div_ceil(u64::from(rate.count)) / 3;
             if now > HORIZON {
                 break;
@@ -206,8 +203,8 @@ proptest! {
     }
 }
 
-/// A rate whose tokens never take whole nanoseconds, asked at every nanosecond for a while and then in
-/// long strides, but never let get full: still less than a unit from the rational rate.
+/// A rate whose tokens never take whole nanoseconds, taken at every nanosecond for a while and then in long steps, but
+/// never full in between, remains less than a unit from the rational rate.
 #[test]
 fn long_runs_do_not_drift() {
     for rate in [
@@ -217,21 +214,21 @@ fn long_runs_do_not_drift() {
     ] {
         let limit = build(rate.limit().burst(1_000_000));
         let scale = Scale::of(&limit);
-        let (mut state, mut passed, mut now) = (State::default(), 0, BEGIN);
+        let (mut state, mut granted, mut now) = (State::default(), 0, START);
         for round in 0..40_000_u64 {
             now += if round < 20_000 { 1 } else { rate.period * 999 / u64::from(rate.count) + round % 7 };
-            let seen = state.apply(&Ask::TakeUpTo(u32::MAX).charge(&limit), Time::from_nanos(now));
-            passed += i128::from(seen.granted());
-            // The first call found the bucket full.
-            let flowed = scale.tokens(1_000_000) + scale.nanos(now - BEGIN - 1);
-            scale.check_tokens(passed, flowed).expect("no drift");
+            let decision = state.apply(&Operation::TakeUpTo(u32::MAX).charge(&limit), Time::from_nanos(now));
+            granted += i128::from(decision.granted());
+            // The first take found the bucket full.
+            let refilled = scale.tokens(1_000_000) + scale.nanos(now - START - 1);
+            scale.check_tokens(granted, refilled).expect("no drift");
         }
     }
 }
 
-/// The rates above are worth their names.
+/// Every generated rate is valid.
 #[test]
-fn rates_are_buildable() {
+fn rates_are_valid() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     runner
         .run(&rates(), |rate| {
@@ -241,5 +238,5 @@ fn rates_are_buildable() {
                 .map(drop)
                 .map_err(|error| TestCaseError::fail(error.to_string()))
         })
-        .expect("every rate builds");
+        .expect("every rate is valid");
 }

@@ -1,9 +1,8 @@
-//! Nodes around a real server, by real clocks.
+//! Nodes around real servers, with real clocks.
 
 mod cassandra;
 mod fleet;
 mod leases;
+mod limits;
 mod outages;
-mod patience;
 mod round_trips;
-mod slow;

@@ -1,4 +1,4 @@
-//! How often a server is called by an exchange, by the server's own count.
+//! How many calls a sync round makes, as counted by the server.
 
 use tollgate_core::store::Store;
 use tollgate_core::{Limit, SystemClock};
@@ -6,13 +6,13 @@ use tollgate_limiter_sync::Synced;
 use tollgate_store_redis::RedisStore;
 use tollgate_testkit::Redis;
 
-use crate::slow;
+use crate::limits;
 
 const KEYS: usize = 2_000;
-/// At least so many keys go with one call.
+/// How many keys one call contains at least.
 const PER_CALL: u64 = 200;
 
-/// How often scripts were called since the last time. Nothing else may have been, but what scripts do themselves.
+/// Returns how many scripts were called since the last time. Fails if other commands were called, except by scripts.
 async fn script_calls(redis: &Redis) -> u64 {
     let stats = redis.call(&["INFO", "commandstats"]).await.text();
     redis.call(&["CONFIG", "RESETSTAT"]).await;
@@ -32,44 +32,45 @@ async fn script_calls(redis: &Redis) -> u64 {
 
 async fn use_all(node: &Synced<RedisStore>, limit: &Limit, keys: &[String]) {
     for key in keys {
-        let decision = node.decide_one(&limit.charge(key), &SystemClock::new()).await.expect("decided here");
+        let decision =
+            node.decide_one(&limit.charge(key), &SystemClock::new()).await.expect("decided locally");
         assert!(decision.is_allowed());
     }
 }
 
 #[tokio::test]
-async fn hundreds_of_keys_go_with_one_call() {
+async fn one_call_contains_hundreds_of_keys() {
     let redis = Redis::start(&[]).await;
     let most = KEYS as u64 / PER_CALL;
     let keys: Vec<_> = (0..KEYS).map(|number| format!("key {number}")).collect();
-    for limit in [slow::bucket(100), slow::window(100), slow::counter(100)] {
+    for limit in [limits::bucket(100), limits::window(100), limits::counter(100)] {
         let store = RedisStore::connect(&redis.url()).await.expect("a server");
-        let node = Synced::new(store.clone()).by_hand();
-        // Greetings, and scripts that the server does not know yet.
+        let node = Synced::builder(store.clone()).manual().build();
+        // The handshake, and scripts that the server has not loaded yet.
         use_all(&node, &limit, &keys[..1]).await;
         for _ in 0..3 {
-            node.sync_now().await.expect("the centre answers");
+            node.sync_now().await.expect("the central store answers");
         }
         redis.call(&["CONFIG", "RESETSTAT"]).await;
 
         use_all(&node, &limit, &keys).await;
         assert_eq!(script_calls(&redis).await, 0, "{}: decided without a call", limit.name());
-        node.sync_now().await.expect("the centre answers");
-        let told = script_calls(&redis).await;
-        assert!((1..=most).contains(&told), "{}: told by {told} calls", limit.name());
-        // What others have told meanwhile is looked at twice.
+        node.sync_now().await.expect("the central store answers");
+        let sent = script_calls(&redis).await;
+        assert!((1..=most).contains(&sent), "{}: sent with {sent} calls", limit.name());
+        // Two more rounds receive the deltas of other nodes.
         for _ in 0..2 {
-            node.sync_now().await.expect("the centre answers");
-            let looked = script_calls(&redis).await;
-            assert!((1..=most).contains(&looked), "{}: looked at by {looked} calls", limit.name());
+            node.sync_now().await.expect("the central store answers");
+            let received = script_calls(&redis).await;
+            assert!((1..=most).contains(&received), "{}: received with {received} calls", limit.name());
         }
         for _ in 0..3 {
-            node.sync_now().await.expect("nobody is asked");
+            node.sync_now().await.expect("no call is made");
             assert_eq!(script_calls(&redis).await, 0, "{}: nothing is due", limit.name());
         }
 
         let mut expected = vec![1; KEYS];
         expected[0] = 2;
-        assert_eq!(slow::booked(&store, &limit, &keys).await, expected, "{}", limit.name());
+        assert_eq!(limits::debited(&store, &limit, &keys).await, expected, "{}", limit.name());
     }
 }

@@ -1,4 +1,4 @@
-//! The task that exchanges by itself.
+//! The background task.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,17 +9,18 @@ use tollgate_core::store::Store;
 use tollgate_core::{Event, Limit, ManualClock, Observer, Source};
 use tollgate_limiter_sync::{Synced, WhenStale};
 
-use crate::fleet::{Fleet, Link, Node, WHO};
+use crate::fleet::{Fleet, KEY, Link, NodeBuilder};
 
-/// Nodes with a task of their own.
-fn at_work(count: usize, with: impl Fn(Node) -> Node) -> Fleet {
-    let mut fleet = Fleet::of(0, |node| node);
-    let node = |_| with(Synced::with_clock(Link::to(&fleet.centre, &fleet.clock), fleet.clock.clone()));
+/// Returns nodes with a background task.
+fn at_work(count: usize, configure: impl Fn(NodeBuilder) -> NodeBuilder) -> Fleet {
+    let mut fleet = Fleet::of(0, |builder| builder);
+    let link = || Link::to(&fleet.central, &fleet.clock);
+    let node = |_| configure(Synced::builder(link()).clock(fleet.clock.clone())).build();
     fleet.nodes = (0..count).map(node).collect();
     fleet
 }
 
-/// Lets everybody run until they wait for the clock again.
+/// Lets all tasks run until they wait for the clock again.
 async fn settled(clock: &ManualClock, tasks: usize) {
     for _ in 0..50 {
         tokio::task::yield_now().await;
@@ -30,12 +31,12 @@ async fn settled(clock: &ManualClock, tasks: usize) {
         }
         tokio::task::yield_now().await;
     }
-    panic!("{} tasks wait for the clock, and {tasks} should", clock.sleepers());
+    panic!("{} tasks wait for the clock, expected {tasks}", clock.sleepers());
 }
 
 #[tokio::test]
 async fn nodes_converge_within_two_intervals() {
-    let fleet = at_work(2, |node| node.every(Duration::from_millis(100)));
+    let fleet = at_work(2, |builder| builder.interval(Duration::from_millis(100)));
     let limit = Limit::per_hour(10).build("api").expect("valid");
     assert_eq!(fleet.passed(0, &limit, 6).await + fleet.passed(1, &limit, 2).await, 8);
     settled(&fleet.clock, 2).await;
@@ -51,14 +52,15 @@ async fn nodes_converge_within_two_intervals() {
 #[tokio::test]
 async fn each_limit_has_its_own_interval() {
     let fleet = at_work(1, |node| {
-        node.every(Duration::from_millis(50)).terms_of("slow", |usual| usual.every(Duration::from_secs(60)))
+        node.interval(Duration::from_millis(50))
+            .policy("slow", |policy| policy.interval(Duration::from_secs(60)))
     });
     let (fast, slow) = (Limit::per_hour(10).build("fast"), Limit::per_hour(10).build("slow"));
     let (fast, slow) = (fast.expect("valid"), slow.expect("valid"));
     assert_eq!(fleet.passed(0, &fast, 3).await + fleet.passed(0, &slow, 3).await, 6);
     settled(&fleet.clock, 2).await;
-    let left = async |limit: &Limit| fleet.at_centre(limit).await.remaining();
-    // The first exchange comes at a random moment of an interval, the second no sooner than nine tenths of one after it.
+    let left = async |limit: &Limit| fleet.peek_central(limit).await.remaining();
+    // The first round is at a random moment of an interval, the second at least nine tenths of an interval later.
     while left(&slow).await == 10 {
         fleet.advance(Duration::from_secs(1));
         settled(&fleet.clock, 2).await;
@@ -76,8 +78,8 @@ async fn each_limit_has_its_own_interval() {
 }
 
 #[tokio::test]
-async fn a_dropped_node_ends_its_task() {
-    let mut fleet = at_work(1, |node| node);
+async fn a_dropped_node_stops_its_task() {
+    let mut fleet = at_work(1, |builder| builder);
     let limit = Limit::per_hour(10).fixed_window().build("api").expect("valid");
     assert_eq!(fleet.passed(0, &limit, 4).await, 4);
     settled(&fleet.clock, 1).await;
@@ -85,28 +87,28 @@ async fn a_dropped_node_ends_its_task() {
     while fleet.clock.sleepers() > 0 {
         tokio::task::yield_now().await;
     }
-    while fleet.at_centre(&limit).await.remaining() == 10 {
+    while fleet.peek_central(&limit).await.remaining() == 10 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(fleet.at_centre(&limit).await.remaining(), 6);
+    assert_eq!(fleet.peek_central(&limit).await.remaining(), 6);
 }
 
-/// Something of the program's own that goes wrong once.
+/// An observer that panics once.
 #[derive(Default)]
 struct PanicsOnce(AtomicBool);
 
 impl Observer for PanicsOnce {
     fn observe(&self, _: Event<'_>) {
-        assert!(self.0.swap(true, Ordering::Relaxed), "what somebody else wrote goes wrong");
+        assert!(self.0.swap(true, Ordering::Relaxed), "the first event");
     }
 }
 
 #[tokio::test]
-async fn a_task_that_somebody_else_has_ended_is_noticed_and_started_again() {
+async fn a_task_that_panicked_is_detected_and_restarted() {
     let fleet = at_work(1, |node| {
-        node.every(Duration::from_millis(50))
+        node.interval(Duration::from_millis(50))
             .when_stale(WhenStale::Deny)
-            .observed_by(Arc::new(PanicsOnce::default()))
+            .observer(Arc::new(PanicsOnce::default()))
     });
     let limit = Limit::per_hour(10).build("api").expect("valid");
     assert_eq!(fleet.passed(0, &limit, 3).await, 3);
@@ -117,46 +119,42 @@ async fn a_task_that_somebody_else_has_ended_is_noticed_and_started_again() {
             tokio::task::yield_now().await;
         }
     }
-    assert_eq!(fleet.at_centre(&limit).await.remaining(), 7, "it was told before");
-    assert_eq!(
-        fleet.passed(0, &limit, 2).await,
-        2,
-        "nothing is wrong with the centre, as far as anybody knows"
-    );
+    assert_eq!(fleet.peek_central(&limit).await.remaining(), 7, "sent before the panic");
+    assert_eq!(fleet.passed(0, &limit, 2).await, 2, "not stale yet");
     assert_eq!(fleet.clock.sleepers(), 0);
     fleet.advance(Duration::from_secs(1));
-    assert_eq!(fleet.passed(0, &limit, 1).await, 1, "another is on its way");
+    assert_eq!(fleet.passed(0, &limit, 1).await, 1, "starts another task");
     settled(&fleet.clock, 1).await;
     for _ in 0..12 {
         fleet.advance(Duration::from_millis(10));
         settled(&fleet.clock, 1).await;
     }
-    assert_eq!(fleet.at_centre(&limit).await.remaining(), 4);
-    assert_eq!(fleet.nodes[0].insight().silent, Duration::ZERO);
+    assert_eq!(fleet.peek_central(&limit).await.remaining(), 4);
+    assert_eq!(fleet.nodes[0].stats().stale_for, Duration::ZERO);
 }
 
 #[test]
-fn without_a_task_the_centre_is_as_good_as_silent() {
-    let fleet = at_work(1, |node| node.when_stale(WhenStale::Deny));
+fn without_a_task_decisions_become_stale() {
+    let fleet = at_work(1, |builder| builder.when_stale(WhenStale::Deny));
     let limit = Limit::per_hour(10).build("api").expect("valid");
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     assert!(runtime.block_on(fleet.take(0, &limit, 1)).is_allowed());
     drop(runtime);
     fleet.advance(Duration::from_millis(1_001));
-    let charge = limit.charge(WHO);
+    let charge = limit.charge(KEY);
     let mut decided = std::pin::pin!(fleet.nodes[0].decide_one(&charge, &fleet.clock));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    let Poll::Ready(Ok(told)) = decided.as_mut().poll(&mut context) else {
-        panic!("nobody has to be waited for")
+    let Poll::Ready(Ok(decision)) = decided.as_mut().poll(&mut context) else {
+        panic!("expected a decision without waiting")
     };
-    assert_eq!((told.is_denied(), told.source()), (true, Source::Policy));
+    assert_eq!((decision.is_denied(), decision.source()), (true, Source::Policy));
 }
 
 #[test]
-fn without_a_runtime_it_decides_all_the_same() {
-    let fleet = at_work(1, |node| node);
+fn decides_without_a_runtime() {
+    let fleet = at_work(1, |builder| builder);
     let limit = Limit::per_hour(10).build("api").expect("valid");
-    let charge = limit.charge(WHO);
+    let charge = limit.charge(KEY);
     let mut decided = std::pin::pin!(fleet.nodes[0].decide_one(&charge, &fleet.clock));
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(decided.as_mut().poll(&mut context).is_ready());

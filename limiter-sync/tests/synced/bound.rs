@@ -1,4 +1,4 @@
-//! How much more than the limit can pass, at most.
+//! The bound on how much passes beyond the limit.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use proptest::prelude::*;
 use tollgate_conformance::Seed;
 use tollgate_core::{Limit, LimitBuilder};
 
-use crate::fleet::{Fleet, Way};
+use crate::fleet::{Fleet, LinkState};
 
-/// Some nodes for a while, under more traffic than the limit allows, with nodes cut off now and then.
+/// Nodes under more traffic than the limit allows, some of them cut off now and then. Times are in milliseconds.
 #[derive(Clone, Debug)]
-struct Course {
+struct Scenario {
     nodes: usize,
     rate: u32,
     burst: u32,
@@ -20,10 +20,10 @@ struct Course {
     seed: u64,
 }
 
-fn courses() -> impl Strategy<Value = Course> {
+fn scenarios() -> impl Strategy<Value = Scenario> {
     let partition = prop_oneof![Just(0), 1..3_000_u64];
     (1..6_usize, 1..50_u32, 1..80_u32, 10..1_000_u64, partition, 1..6_u64, any::<u64>()).prop_map(
-        |(nodes, rate, burst, interval, partition, pressure, seed)| Course {
+        |(nodes, rate, burst, interval, partition, pressure, seed)| Scenario {
             nodes,
             rate,
             burst,
@@ -35,33 +35,33 @@ fn courses() -> impl Strategy<Value = Course> {
     )
 }
 
-/// When what passed: milliseconds since the begin, and how much.
-async fn drive(course: &Course, limit: &Limit) -> Vec<(u64, u32)> {
-    let fleet = Fleet::of(course.nodes, |node| node);
-    let mut random = Seed::new(course.seed);
-    let mut next: Vec<u64> = fleet.nodes.iter().map(|_| random.below(course.interval)).collect();
-    let mut back: Vec<u64> = vec![0; course.nodes];
+/// Returns what passed: milliseconds since the start, and how much.
+async fn drive(scenario: &Scenario, limit: &Limit) -> Vec<(u64, u32)> {
+    let fleet = Fleet::of(scenario.nodes, |node| node);
+    let mut random = Seed::new(scenario.seed);
+    let mut next: Vec<u64> = fleet.nodes.iter().map(|_| random.below(scenario.interval)).collect();
+    let mut back: Vec<u64> = vec![0; scenario.nodes];
     let mut passed = Vec::new();
     let mut now = 0;
     while now < 12_000 {
         let step = 1 + random.below(40);
         now += step;
         fleet.advance(Duration::from_millis(step));
-        for node in 0..course.nodes {
-            let way = fleet.nodes[node].store();
+        for node in 0..scenario.nodes {
+            let link = fleet.nodes[node].store();
             if now >= back[node] {
-                way.set(Way::Open);
-                if course.partition > 0 && random.once_in(200) {
-                    back[node] = now + random.below(course.partition);
-                    way.set(if random.once_in(2) { Way::Closed } else { Way::ThereOnly });
+                link.set(LinkState::Up);
+                if scenario.partition > 0 && random.once_in(200) {
+                    back[node] = now + random.below(scenario.partition);
+                    link.set(if random.once_in(2) { LinkState::Down } else { LinkState::LostAnswer });
                 }
             }
             if now >= next[node] {
                 let _ = fleet.nodes[node].sync_now().await;
-                // Steps are at most 40 ms long, so exchanges come up to that much later than they are due.
-                next[node] = now + course.interval * (90 + random.below(21)) / 100;
+                // Steps take up to 40 ms, so a sync round is up to that much late.
+                next[node] = now + scenario.interval * (90 + random.below(21)) / 100;
             }
-            for _ in 0..random.below(course.pressure + 1) {
+            for _ in 0..random.below(scenario.pressure + 1) {
                 let cost = 1 + u32::try_from(random.below(2)).expect("small");
                 let granted = fleet.take(node, limit, cost.min(limit.capacity())).await.granted();
                 if granted > 0 {
@@ -73,12 +73,12 @@ async fn drive(course: &Course, limit: &Limit) -> Vec<(u64, u32)> {
     passed
 }
 
-/// The longest time between a grant and the last node that learns of it: an exchange to tell and an exchange to be told, each up to a
-/// tenth late and a step of the clock. Where nodes are cut off, each of the two may fail, wait for as long as that lasts, and then for its
-/// next turn.
-fn delay(course: &Course) -> f64 {
-    let interval = as_f64(course.interval).mul_add(1.1, 40.0);
-    let each = if course.partition == 0 { interval } else { 2.0 * interval + as_f64(course.partition) };
+/// Returns the longest time, in seconds, until all nodes know of a grant: a sync round to send it and one to receive
+/// it, each up to a tenth of an interval and a step of the clock late. Where nodes are cut off, each of the two may
+/// fail, wait for as long as that lasts, and then for its next interval.
+fn delay(scenario: &Scenario) -> f64 {
+    let interval = as_f64(scenario.interval).mul_add(1.1, 40.0);
+    let each = if scenario.partition == 0 { interval } else { 2.0 * interval + as_f64(scenario.partition) };
     (2.0 * each + 40.0) / 1_000.0
 }
 
@@ -89,35 +89,35 @@ fn as_f64(number: u64) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
-    /// C + L·t, and for each other node what it can grant before it is known: C + L·D.
+    /// C + L·t, plus what each other node can grant before it is known: C + L·D.
     #[test]
-    fn a_bucket(course in courses()) {
+    fn a_bucket(scenario in scenarios()) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let limit = Limit::per_second(course.rate).burst(course.burst).build("api").expect("valid");
-        let passed = runtime.block_on(drive(&course, &limit));
-        let (rate, burst) = (f64::from(course.rate), f64::from(course.burst));
-        let others = as_f64(course.nodes as u64 - 1) * (burst + rate * delay(&course));
-        for (first, (begin, _)) in passed.iter().enumerate().step_by(17) {
+        let limit = Limit::per_second(scenario.rate).burst(scenario.burst).build("api").expect("valid");
+        let passed = runtime.block_on(drive(&scenario, &limit));
+        let (rate, burst) = (f64::from(scenario.rate), f64::from(scenario.burst));
+        let others = as_f64(scenario.nodes as u64 - 1) * (burst + rate * delay(&scenario));
+        for (first, (start, _)) in passed.iter().enumerate().step_by(17) {
             let mut sum = 0.0;
             for (end, granted) in &passed[first..] {
                 sum += f64::from(*granted);
-                let most = burst + rate * as_f64(end - begin) / 1_000.0 + others;
-                prop_assert!(sum <= most + 1.0, "{sum} from {begin} to {end} ms, at most {most}");
+                let most = burst + rate * as_f64(end - start) / 1_000.0 + others;
+                prop_assert!(sum <= most + 1.0, "{sum} from {start} to {end} ms, at most {most}");
             }
         }
     }
 
-    /// In each window at most the limit for each node.
+    /// In each window, at most the limit per node.
     #[test]
-    fn a_window(course in courses()) {
+    fn a_window(scenario in scenarios()) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
-        let limit: LimitBuilder = Limit::per_second(course.rate);
+        let limit: LimitBuilder = Limit::per_second(scenario.rate);
         let limit = limit.fixed_window().build("api").expect("valid");
-        let passed = runtime.block_on(drive(&course, &limit));
+        let passed = runtime.block_on(drive(&scenario, &limit));
         for second in 0..13 {
             let within = passed.iter().filter(|(at, _)| at / 1_000 == second);
             let sum: u32 = within.map(|(_, granted)| granted).sum();
-            prop_assert!(sum <= course.rate * u32::try_from(course.nodes).expect("small"));
+            prop_assert!(sum <= scenario.rate * u32::try_from(scenario.nodes).expect("small"));
         }
     }
 }

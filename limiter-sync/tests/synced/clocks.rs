@@ -1,4 +1,4 @@
-//! A centre whose clock is not ours.
+//! A central store that decides by its own clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,16 +8,16 @@ use tollgate_core::{Clock, Key, Limit, LimitBuilder, ManualClock, Request, Store
 use tollgate_limiter_sync::{ColdKeys, Synced};
 use tollgate_store_memory::MemoryStore;
 
-use crate::fleet::WHO;
+use crate::fleet::KEY;
 
-/// Decides by its own clock, which is ahead.
+/// Decides by its own clock, which is ahead of the nodes' clock.
 #[derive(Clone)]
 struct Ahead {
-    centre: Arc<MemoryStore>,
+    central: Arc<MemoryStore>,
     clock: ManualClock,
 }
 
-/// How far it is ahead: many times what the limits below take to fill.
+/// How far it is ahead: many times what the limits below take to refill.
 const BY: Duration = Duration::from_secs(100);
 
 impl Ahead {
@@ -28,75 +28,93 @@ impl Ahead {
 
 impl Store for Ahead {
     fn capability(&self) -> Capability {
-        self.centre.capability().with_clock_source(ClockSource::Store)
+        self.central.capability().with_clock_source(ClockSource::Store)
     }
 
     async fn decide(&self, request: Request<'_>, _: Time) -> Result<Verdict, StoreError> {
-        self.centre.decide(request, self.now()).await
+        self.central.decide(request, self.now()).await
     }
 
     async fn decide_batch(&self, batch: &[Run<'_>], _: Time) -> Vec<Result<RunVerdict, StoreError>> {
-        self.centre.decide_batch(batch, self.now()).await
+        self.central.decide_batch(batch, self.now()).await
     }
 
     async fn export(&self, limit: &Limit, key: Key<'_>, _: Time) -> Result<Export, StoreError> {
-        self.centre.export(limit, key, self.now()).await
+        self.central.export(limit, key, self.now()).await
     }
 }
 
 #[tokio::test]
-async fn what_is_granted_counts_by_the_clock_of_the_centre() {
+async fn grants_are_dated_by_the_central_clock() {
     let kinds: [fn(LimitBuilder) -> LimitBuilder; 3] =
         [|limit| limit, |limit| limit.fixed_window(), |limit| limit.sliding_counter(5)];
     for kind in kinds {
-        for cold in [ColdKeys::Optimistic, ColdKeys::AskFirst] {
+        for cold in [ColdKeys::Optimistic, ColdKeys::FetchFirst] {
             let limit = kind(Limit::per(10, Duration::from_secs(10))).build("api").expect("valid");
             let clock = ManualClock::default();
-            let ahead = Ahead { centre: Arc::default(), clock: clock.clone() };
-            let node =
-                Synced::with_clock(ahead, clock.clone()).by_hand().terms(|usual| usual.cold_keys(cold));
+            let ahead = Ahead { central: Arc::default(), clock: clock.clone() };
+            let node = Synced::builder(ahead)
+                .clock(clock.clone())
+                .manual()
+                .default_policy(|policy| policy.cold_keys(cold))
+                .build();
             for left in [6, 2] {
-                let told = node.decide_one(&limit.charge(WHO).with_cost(4), &clock).await.expect("here");
-                assert!(told.is_allowed(), "{limit:?}");
-                node.sync_now().await.expect("the centre answers");
-                let look = limit.charge(WHO).with_cost(0);
-                let centre =
-                    node.store().centre.decide_one(&look, &node.store().now()).await.expect("memory");
-                assert_eq!(centre.remaining(), left, "{limit:?}");
-                let here = node.decide_one(&look, &clock).await.expect("here");
-                assert_eq!(here.remaining(), left, "{limit:?}");
+                let decision =
+                    node.decide_one(&limit.charge(KEY).with_cost(4), &clock).await.expect("decided locally");
+                assert!(decision.is_allowed(), "{limit:?}");
+                node.sync_now().await.expect("the central store answers");
+                let peek = limit.charge(KEY).with_cost(0);
+                let central = node
+                    .store()
+                    .central
+                    .decide_one(&peek, &node.store().now())
+                    .await
+                    .expect("the memory store answers");
+                assert_eq!(central.remaining(), left, "{limit:?}");
+                let local = node.decide_one(&peek, &clock).await.expect("decided locally");
+                assert_eq!(local.remaining(), left, "{limit:?}");
             }
         }
     }
 }
 
 #[tokio::test]
-async fn what_was_granted_before_anybody_knew_the_time_counts_as_well() {
+async fn grants_before_the_offset_is_known_count() {
     let limit = Limit::per(10, Duration::from_secs(10)).build("api").expect("valid");
     let clock = ManualClock::default();
-    let ahead = Ahead { centre: Arc::default(), clock: clock.clone() };
-    let node = Synced::with_clock(ahead, clock.clone()).by_hand();
-    // More than one call carries: the answer to the first tells the time, and the others are sent after it.
+    let ahead = Ahead { central: Arc::default(), clock: clock.clone() };
+    let node = Synced::builder(ahead).clock(clock.clone()).manual().build();
+    // More keys than one call contains: the first answer contains the time, and later calls are sent after it.
     let keys: Vec<String> = (0..1_500).map(|key| format!("key {key}")).collect();
     for key in &keys {
-        assert!(node.decide_one(&limit.charge(key).with_cost(4), &clock).await.expect("here").is_allowed());
+        assert!(
+            node.decide_one(&limit.charge(key).with_cost(4), &clock)
+                .await
+                .expect("decided locally")
+                .is_allowed()
+        );
     }
-    node.sync_now().await.expect("the centre answers");
+    node.sync_now().await.expect("the central store answers");
     for key in &keys {
-        let look = limit.charge(key).with_cost(0);
-        let centre = node.store().centre.decide_one(&look, &node.store().now()).await.expect("memory");
-        assert_eq!(centre.remaining(), 6, "{key}");
+        let peek = limit.charge(key).with_cost(0);
+        let central = node
+            .store()
+            .central
+            .decide_one(&peek, &node.store().now())
+            .await
+            .expect("the memory store answers");
+        assert_eq!(central.remaining(), 6, "{key}");
     }
 }
 
 #[tokio::test]
-async fn others_are_seen_by_their_first_exchanges() {
+async fn other_nodes_are_noticed_in_the_first_sync_rounds() {
     let limit = Limit::per_hour(300).build("api").expect("valid");
     let clock = ManualClock::default();
-    let ahead = Ahead { centre: Arc::default(), clock: clock.clone() };
-    let nodes = [0, 1].map(|_| Synced::with_clock(ahead.clone(), clock.clone()).by_hand());
+    let ahead = Ahead { central: Arc::default(), clock: clock.clone() };
+    let nodes = [0, 1].map(|_| Synced::builder(ahead.clone()).clock(clock.clone()).manual().build());
     let take = async |node: &Synced<Ahead, ManualClock>| {
-        node.decide_one(&limit.charge(WHO), &clock).await.expect("here").is_allowed()
+        node.decide_one(&limit.charge(KEY), &clock).await.expect("decided locally").is_allowed()
     };
     for node in &nodes {
         for _ in 0..60 {
@@ -105,7 +123,7 @@ async fn others_are_seen_by_their_first_exchanges() {
     }
     for _ in 0..3 {
         for node in &nodes {
-            node.sync_now().await.expect("the centre answers");
+            node.sync_now().await.expect("the central store answers");
         }
     }
     let mut passed = 0;
@@ -114,5 +132,5 @@ async fn others_are_seen_by_their_first_exchanges() {
             passed += usize::from(take(node).await);
         }
     }
-    assert!((10..=200).contains(&passed), "{passed} of 180 that are left to both");
+    assert!((10..=200).contains(&passed), "{passed} of 180 that remain for both");
 }

@@ -1,4 +1,4 @@
-//! Some nodes around one centre, by one clock that moves by hand; the way to the centre can be broken.
+//! A fleet of nodes around one central store, with one manual clock. The link of each node can fail.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,64 +8,64 @@ use tollgate_core::store::{Capability, Export, RawDecision, Run, RunVerdict, Sto
 use tollgate_core::{
     Charge, Clock, Decision, ErrorKind, Key, Limit, ManualClock, Request, Source, StoreError, Time, Verdict,
 };
-use tollgate_limiter_sync::Synced;
+use tollgate_limiter_sync::{Synced, SyncedBuilder};
 use tollgate_store_memory::MemoryStore;
 
-pub(crate) const WHO: &str = "somebody";
+pub(crate) const KEY: &str = "user";
 
-/// What becomes of a node's calls.
+/// What happens to the calls of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Way {
-    /// They arrive, and so do the answers.
+pub(crate) enum LinkState {
+    /// They succeed.
     #[default]
-    Open,
-    /// They don't arrive.
-    Closed,
-    /// They don't arrive, after a second.
-    Slow,
-    /// They don't arrive, and nobody ever hears of them.
+    Up,
+    /// They fail at once, without an effect.
+    Down,
+    /// They fail after a second, without an effect.
+    SlowFailure,
+    /// They never return.
     Hanging,
-    /// They don't arrive, but nobody can tell.
-    Vanishing,
-    /// They arrive, but the answers get lost.
-    ThereOnly,
-    /// They arrive, and the answers come when others have had their turn.
-    Late,
-    /// They arrive, and are refused because of something about their keys.
-    Refused,
-    /// The same, if [`BAD`] is among their keys.
-    RefusedIfBad,
-    /// They don't arrive, and a stand-in lets everything pass.
-    StoodIn,
+    /// The request is lost; the caller cannot know whether it took effect.
+    LostRequest,
+    /// The request is executed, and the answer is lost.
+    LostAnswer,
+    /// The request is executed, and the answer arrives after other tasks have run.
+    LateAnswer,
+    /// They are rejected because of one of their keys.
+    Rejecting,
+    /// They are rejected if [`BAD`] is among their keys.
+    RejectingBad,
+    /// They do not arrive, and a fallback of a wrapper allows everything.
+    Fallback,
 }
 
-/// A key that something is wrong with.
+/// A key whose state is corrupt.
 pub(crate) const BAD: &str = "bad";
 
-/// A node's way to the centre.
+/// The link of a node to the central store.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
-    pub(crate) centre: Arc<MemoryStore>,
+    pub(crate) central: Arc<MemoryStore>,
     clock: ManualClock,
-    way: Arc<Mutex<Way>>,
+    state: Arc<Mutex<LinkState>>,
     calls: Arc<AtomicUsize>,
 }
 
 impl Link {
-    pub(crate) fn to(centre: &Arc<MemoryStore>, clock: &ManualClock) -> Self {
-        let (centre, clock) = (Arc::clone(centre), clock.clone());
-        Self { centre, clock, way: Arc::default(), calls: Arc::default() }
+    pub(crate) fn to(central: &Arc<MemoryStore>, clock: &ManualClock) -> Self {
+        let (central, clock) = (Arc::clone(central), clock.clone());
+        Self { central, clock, state: Arc::default(), calls: Arc::default() }
     }
 
-    pub(crate) fn set(&self, way: Way) {
-        *self.way.lock().expect("nobody panics") = way;
+    pub(crate) fn set(&self, state: LinkState) {
+        *self.state.lock().expect("not poisoned") = state;
     }
 
-    fn way(&self) -> Way {
-        *self.way.lock().expect("nobody panics")
+    fn state(&self) -> LinkState {
+        *self.state.lock().expect("not poisoned")
     }
 
-    /// How many calls were made.
+    /// Returns how many calls were made.
     pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
@@ -76,33 +76,33 @@ impl Link {
         call: impl Future<Output = Result<T, StoreError>>,
     ) -> Result<T, StoreError> {
         self.calls.fetch_add(1, Ordering::Relaxed);
-        let unreachable = StoreError::new(ErrorKind::Unavailable, "the centre cannot be reached");
-        let strange = StoreError::new(ErrorKind::Corrupt, "something strange is there");
+        let unreachable = StoreError::new(ErrorKind::Unavailable, "the central store cannot be reached");
+        let rejected = StoreError::new(ErrorKind::Corrupt, "the stored state is corrupt");
         let lost = StoreError::new(ErrorKind::Timeout, "no answer").with_unknown_effect();
-        match self.way() {
-            Way::RefusedIfBad if keys.any(|key| key == BAD.into()) => Err(strange),
-            Way::Open | Way::RefusedIfBad => call.await,
-            Way::Closed | Way::StoodIn => Err(unreachable),
-            Way::Slow => {
+        match self.state() {
+            LinkState::RejectingBad if keys.any(|key| key == BAD.into()) => Err(rejected),
+            LinkState::Up | LinkState::RejectingBad => call.await,
+            LinkState::Down | LinkState::Fallback => Err(unreachable),
+            LinkState::SlowFailure => {
                 self.clock.advance(Duration::from_secs(1));
                 Err(unreachable)
             }
-            Way::Hanging => std::future::pending().await,
-            Way::Vanishing => Err(lost),
-            Way::ThereOnly => call.await.and(Err(lost)),
-            Way::Late => {
+            LinkState::Hanging => std::future::pending().await,
+            LinkState::LostRequest => Err(lost),
+            LinkState::LostAnswer => call.await.and(Err(lost)),
+            LinkState::LateAnswer => {
                 let answer = call.await;
                 tokio::task::yield_now().await;
                 answer
             }
-            Way::Refused => Err(strange),
+            LinkState::Rejecting => Err(rejected),
         }
     }
 
-    /// What a stand-in says.
-    fn stood_in(&self, request: Request<'_>, now: Time) -> Option<Verdict> {
-        let pass = |charge| RawDecision::allow(charge, Source::Fallback).into();
-        (self.way() == Way::StoodIn).then(|| Verdict::new(request.charges().iter().map(pass), now))
+    /// Returns the verdict of a fallback, if one answers.
+    fn fallback(&self, request: Request<'_>, now: Time) -> Option<Verdict> {
+        let allow = |charge| RawDecision::allow(charge, Source::Fallback).into();
+        (self.state() == LinkState::Fallback).then(|| Verdict::new(request.charges().iter().map(allow), now))
     }
 }
 
@@ -112,52 +112,55 @@ fn keys(request: Request<'_>) -> impl Iterator<Item = Key<'_>> {
 
 impl Store for Link {
     fn capability(&self) -> Capability {
-        self.centre.capability().with_unknown_effects()
+        self.central.capability().with_unknown_effects()
     }
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
-        match self.stood_in(request, now) {
+        match self.fallback(request, now) {
             Some(verdict) => Ok(verdict),
-            None => self.call(keys(request), self.centre.decide(request, now)).await,
+            None => self.call(keys(request), self.central.decide(request, now)).await,
         }
     }
 
     async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {
-        if self.way() == Way::StoodIn {
-            let stood_in = |run: &Run<'_>| self.stood_in(run.request(), now).into_iter().collect();
-            return batch.iter().map(|run| Ok(RunVerdict::from_verdicts(stood_in(run)))).collect();
+        if self.state() == LinkState::Fallback {
+            let fallback = |run: &Run<'_>| self.fallback(run.request(), now).into_iter().collect();
+            return batch.iter().map(|run| Ok(RunVerdict::from_verdicts(fallback(run)))).collect();
         }
         let all = batch.iter().flat_map(|run| keys(run.request()));
-        match self.call(all, async { Ok(self.centre.decide_batch(batch, now).await) }).await {
+        match self.call(all, async { Ok(self.central.decide_batch(batch, now).await) }).await {
             Ok(answers) => answers,
             Err(error) => batch.iter().map(|_| Err(error.clone())).collect(),
         }
     }
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
-        self.call([key].into_iter(), self.centre.export(limit, key, now)).await
+        self.call([key].into_iter(), self.central.export(limit, key, now)).await
     }
 
     async fn apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
-        self.call(keys(request), self.centre.apply_deltas(request, now)).await
+        self.call(keys(request), self.central.apply_deltas(request, now)).await
     }
 }
 
 pub(crate) type Node = Synced<Link, ManualClock>;
+pub(crate) type NodeBuilder = SyncedBuilder<Link, ManualClock>;
 
-/// Nodes and their centre.
+/// Nodes and their central store.
 pub(crate) struct Fleet {
     pub(crate) clock: ManualClock,
-    pub(crate) centre: Arc<MemoryStore>,
+    pub(crate) central: Arc<MemoryStore>,
     pub(crate) nodes: Vec<Node>,
 }
 
 impl Fleet {
-    pub(crate) fn of(nodes: usize, with: impl Fn(Node) -> Node) -> Self {
-        let (clock, centre) = (ManualClock::default(), Arc::new(MemoryStore::config().keys(10_000).build()));
-        let node = |_| with(Synced::with_clock(Link::to(&centre, &clock), clock.clone()).by_hand());
+    pub(crate) fn of(nodes: usize, configure: impl Fn(NodeBuilder) -> NodeBuilder) -> Self {
+        let (clock, central) =
+            (ManualClock::default(), Arc::new(MemoryStore::config().max_keys(10_000).build()));
+        let link = || Link::to(&central, &clock);
+        let node = |_| configure(Synced::builder(link()).clock(clock.clone()).manual()).build();
         let nodes = (0..nodes).map(node).collect();
-        Self { clock, centre, nodes }
+        Self { clock, central, nodes }
     }
 
     pub(crate) fn now(&self) -> Time {
@@ -172,7 +175,7 @@ impl Fleet {
         take(&self.nodes[node], limit, cost).await
     }
 
-    /// How many of so many checks pass on a node.
+    /// Returns how many of so many checks pass on a node.
     pub(crate) async fn passed(&self, node: usize, limit: &Limit, checks: usize) -> usize {
         let mut passed = 0;
         for _ in 0..checks {
@@ -181,9 +184,9 @@ impl Fleet {
         passed
     }
 
-    /// Everybody tells, and everybody is told: whoever told first is told by its next exchange what the others told after
-    /// it, and looks once more after that.
-    pub(crate) async fn exchange(&self) {
+    /// Runs sync rounds until all nodes know everything: a node receives in its next round what the others sent after
+    /// its first, and checks once more after that.
+    pub(crate) async fn sync(&self) {
         for _ in 0..3 {
             for node in &self.nodes {
                 let _ = node.sync_now().await;
@@ -191,16 +194,16 @@ impl Fleet {
         }
     }
 
-    /// What the centre has.
-    pub(crate) async fn at_centre(&self, limit: &Limit) -> Decision {
-        let charge = limit.charge(WHO).with_cost(0);
-        self.centre.decide_one(&charge, &self.now()).await.expect("memory answers")
+    /// Returns the central balance.
+    pub(crate) async fn peek_central(&self, limit: &Limit) -> Decision {
+        let charge = limit.charge(KEY).with_cost(0);
+        self.central.decide_one(&charge, &self.now()).await.expect("the memory store answers")
     }
 }
 
 pub(crate) async fn take(node: &Node, limit: &Limit, cost: u32) -> Decision {
     let clock = ManualClock::at(node_now(node));
-    node.decide_one(&limit.charge(WHO).with_cost(cost), &clock).await.expect("decided, or refused by policy")
+    node.decide_one(&limit.charge(KEY).with_cost(cost), &clock).await.expect("decided, or denied by policy")
 }
 
 fn node_now(node: &Node) -> Time {

@@ -1,13 +1,13 @@
-//! Nodes that decide for themselves, and a centre that they exchange with.
+//! Nodes that decide locally and synchronize with one central store, in virtual time.
 
-mod alone;
 mod background;
 mod bound;
 mod clocks;
-mod cold;
+mod cold_keys;
+mod convergence;
+mod delivery;
 mod fleet;
 mod leases;
-mod lost;
 mod share;
-mod silence;
-mod story;
+mod single_node;
+mod staleness;

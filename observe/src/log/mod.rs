@@ -1,6 +1,6 @@
-//! Events as lines of a log, through `tracing`.
+//! Events as log lines, through `tracing`.
 
-mod episode;
+mod throttle;
 
 use std::time::Duration;
 
@@ -10,39 +10,40 @@ use tollgate_core::{
 use tracing::{debug, info, trace, warn};
 
 use crate::chain::Chain;
-use crate::limits::{Limits, MOST_LIMITS};
-use episode::Episode;
+use crate::limits::{MAX_LIMITS, PerLimit};
+use throttle::Throttle;
 
-/// What lines are filtered by.
+/// The target of all lines, to filter by.
 const TARGET: &str = "tollgate";
 
-/// Writes down what happens, with the target `tollgate`. Names limits, never keys.
+/// Logs events through `tracing`, with the target `tollgate`. Lines contain names of limits, never keys.
 ///
-/// | level | what |
+/// | level | events |
 /// |---|---|
-/// | warn | a store is no longer asked; what was consumed meanwhile is lost; calls of stores that fail; fallbacks |
-/// | info | a store is tried or asked again; what was consumed meanwhile has been told to it |
-/// | debug | decisions that turn somebody away |
-/// | trace | everything else |
+/// | warn | a circuit breaker opens; a reconciliation is incomplete; store calls that fail; fallbacks |
+/// | info | a circuit breaker is half-open or closes; a reconciliation is complete |
+/// | debug | denials |
+/// | trace | all others |
 ///
-/// When a store is gone, every request falls back; that is not a line for every request. Fallbacks of one limit for
-/// one reason are told when they begin, and from then on at most once in a while, with their number since the line
-/// before (`count`). So are calls that fail, by kind. A line comes with an event: what came after the last line is
-/// told when the next such event comes, whenever that is. Fallbacks of more than
-/// [`MOST_LIMITS`] limits are told as those of [`OTHER`](crate::OTHER).
+/// During an outage every request falls back, which must not write a line per request. Fallbacks of one limit for one
+/// reason are logged when they begin, and from then on at most once per [interval](Self::interval), with the number of
+/// fallbacks since the previous line (`count`). Store calls that fail are throttled in the same way, by the kind of the
+/// error. A line is written when an event occurs: events after the last line are counted in the line of the next such
+/// event, whenever it comes. Fallbacks of limits beyond the first [`MAX_LIMITS`] share the name
+/// [`OTHER`](crate::OTHER).
 ///
-/// Messages of errors are written down as they are: a store's errors name no keys.
+/// Error messages are logged unchanged: errors of stores contain no keys.
 #[derive(Debug)]
 #[doc(alias = "tracing")]
 pub struct Log<C = SystemClock> {
     clock: C,
-    every: Duration,
-    fallbacks: Limits<Chain<FallbackReason, Episode>>,
-    failures: Chain<ErrorKind, Episode>,
+    interval: Duration,
+    fallbacks: PerLimit<Chain<FallbackReason, Throttle>>,
+    failures: Chain<ErrorKind, Throttle>,
 }
 
 impl Log {
-    /// By the machine's clock.
+    /// Creates a log that uses the system clock.
     pub fn new() -> Self {
         Self::with_clock(SystemClock::new())
     }
@@ -55,39 +56,40 @@ impl Default for Log {
 }
 
 impl<C: Clock> Log<C> {
-    /// By `clock`, which says when it is time for the next line.
+    /// Creates a log that uses `clock` to measure intervals between lines.
     pub fn with_clock(clock: C) -> Self {
         Self {
             clock,
-            every: Duration::from_secs(10),
-            fallbacks: Limits::new(MOST_LIMITS),
+            interval: Duration::from_secs(10),
+            fallbacks: PerLimit::new(MAX_LIMITS),
             failures: Chain::default(),
         }
     }
 
-    /// How long to wait before the next line about the same thing; ten seconds unless another time is asked for.
+    /// Sets the minimum time between two lines about the same sort of event. Default: 10 s.
     #[must_use]
-    pub fn every(mut self, span: Duration) -> Self {
-        self.every = span;
+    pub fn interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
         self
     }
 
     fn fell_back(&self, limit: &str, reason: FallbackReason, decision: &Decision) {
         self.fallbacks.with(limit, |label, reasons| {
-            if let Some(count) = reasons.get(reason, Episode::default).add(self.clock.now(), self.every) {
+            let throttle = reasons.get(reason, Throttle::default);
+            if let Some(count) = throttle.add(self.clock.now(), self.interval) {
                 let (limit, reason, source) = (label.as_str(), reason.as_str(), decision.source().as_str());
-                warn!(target: TARGET, limit, reason, source, count, "the store did not decide");
+                warn!(target: TARGET, limit, reason, source, count, "a fallback decided instead of the store");
             }
         });
     }
 
     fn store_called(&self, took: Duration, error: Option<&StoreError>) {
         let Some(error) = error else {
-            return trace!(target: TARGET, ?took, "a store was called");
+            return trace!(target: TARGET, ?took, "store call succeeded");
         };
         let kind = error.kind();
-        if let Some(count) = self.failures.get(kind, Episode::default).add(self.clock.now(), self.every) {
-            warn!(target: TARGET, kind = kind.as_str(), count, ?took, %error, "a store failed");
+        if let Some(count) = self.failures.get(kind, Throttle::default).add(self.clock.now(), self.interval) {
+            warn!(target: TARGET, kind = kind.as_str(), count, ?took, %error, "store call failed");
         }
     }
 }
@@ -99,15 +101,15 @@ impl<C: Clock> Observer for Log<C> {
             Event::FellBack { limit, reason, decision } => self.fell_back(limit, reason, decision),
             Event::BreakerChanged { state } => breaker_changed(state),
             Event::Reconciled { keys, lost: 0 } => {
-                info!(target: TARGET, keys, "what was consumed while the store was away has been told to it");
+                info!(target: TARGET, keys, "fallback store reconciled with the store");
             }
             Event::Reconciled { keys, lost } => {
-                warn!(target: TARGET, keys, lost, "a part of what was consumed while the store was away is lost");
+                warn!(target: TARGET, keys, lost, "fallback store reconciled in part: some tokens are lost");
             }
             Event::Synchronized { keys, took, debt, error: None, .. } => {
-                trace!(target: TARGET, keys, ?took, debt, "local and central state were exchanged");
+                trace!(target: TARGET, keys, ?took, debt, "sync round completed");
             }
-            // A centre that did not answer is a store that failed.
+            // A central store that did not answer is a store that failed.
             Event::Synchronized { took, error, .. } | Event::StoreCalled { took, error } => {
                 self.store_called(took, error);
             }
@@ -119,7 +121,7 @@ impl<C: Clock> Observer for Log<C> {
 
 #[inline]
 fn decided(limit: &str, decision: &Decision) {
-    // The fields are only asked for if somebody reads the line.
+    // The fields are computed only if the level is enabled.
     if decision.is_allowed() {
         trace!(
             target: TARGET,
@@ -135,17 +137,17 @@ fn decided(limit: &str, decision: &Decision) {
             outcome = decision.outcome().as_str(),
             source = decision.source().as_str(),
             retry_after = ?decision.retry_after(),
-            "turned away"
+            "denied"
         );
     }
 }
 
 fn breaker_changed(state: BreakerState) {
-    let word = state.as_str();
+    let name = state.as_str();
     match state {
-        BreakerState::Open => warn!(target: TARGET, state = word, "the store is no longer asked"),
-        BreakerState::HalfOpen => info!(target: TARGET, state = word, "the store is tried again"),
-        BreakerState::Closed => info!(target: TARGET, state = word, "the store is asked again"),
-        _ => info!(target: TARGET, state = word, "the breaker changed"),
+        BreakerState::Open => warn!(target: TARGET, state = name, "circuit breaker opened"),
+        BreakerState::HalfOpen => info!(target: TARGET, state = name, "circuit breaker is half-open"),
+        BreakerState::Closed => info!(target: TARGET, state = name, "circuit breaker closed"),
+        _ => info!(target: TARGET, state = name, "circuit breaker changed"),
     }
 }

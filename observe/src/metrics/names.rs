@@ -1,41 +1,41 @@
-//! What the metrics are called, and what exporters say about them.
+//! Names of the metrics, and their descriptions for exporters.
 
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
 pub(super) const DECISIONS: &str = "tollgate_decisions_total";
 pub(super) const FALLBACKS: &str = "tollgate_fallbacks_total";
-pub(super) const FOLDED: &str = "tollgate_folded_total";
+pub(super) const LABEL_OVERFLOW: &str = "tollgate_limit_label_overflow_total";
 pub(super) const BREAKER_STATE: &str = "tollgate_breaker_state";
 pub(super) const BREAKER_CHANGES: &str = "tollgate_breaker_changes_total";
-pub(super) const HANDOVERS: &str = "tollgate_handovers_total";
-pub(super) const HANDED_OVER_KEYS: &str = "tollgate_handed_over_keys_total";
-pub(super) const HANDOVER_LOST: &str = "tollgate_handover_lost_total";
-pub(super) const EXCHANGE: &str = "tollgate_exchange_seconds";
-pub(super) const EXCHANGED_KEYS: &str = "tollgate_exchanged_keys_total";
-pub(super) const EXCHANGE_ERRORS: &str = "tollgate_exchange_errors_total";
-pub(super) const EXCHANGE_DEBT: &str = "tollgate_exchange_debt_tokens";
-pub(super) const EXCHANGE_SILENCE: &str = "tollgate_exchange_silence_seconds";
+pub(super) const RECONCILIATIONS: &str = "tollgate_reconciliations_total";
+pub(super) const RECONCILED_KEYS: &str = "tollgate_reconciled_keys_total";
+pub(super) const RECONCILIATION_LOST: &str = "tollgate_reconciliation_lost_tokens_total";
+pub(super) const SYNC_ROUND: &str = "tollgate_sync_round_seconds";
+pub(super) const SYNCED_KEYS: &str = "tollgate_synced_keys_total";
+pub(super) const SYNC_ERRORS: &str = "tollgate_sync_errors_total";
+pub(super) const SYNC_DEBT: &str = "tollgate_sync_debt_tokens";
+pub(super) const SYNC_STALE: &str = "tollgate_sync_stale_seconds";
 pub(super) const STORE_CALL: &str = "tollgate_store_call_seconds";
 pub(super) const STORE_ERRORS: &str = "tollgate_store_errors_total";
 
-/// Tells the recorder that is installed now.
+/// Describes all metrics to the recorder that is installed now.
 pub(super) fn describe() {
-    describe_counter!(DECISIONS, "Charges that were decided.");
-    describe_counter!(FALLBACKS, "Charges that something other than the store decided.");
-    describe_counter!(FOLDED, "Decisions and fallbacks of limits that share one label.");
-    describe_gauge!(BREAKER_STATE, "1 for the state of the breaker that changed last, 0 for the others.");
-    describe_counter!(BREAKER_CHANGES, "Changes of breakers to a state.");
-    describe_counter!(HANDOVERS, "Times that a store was told what was consumed while it was away.");
-    describe_counter!(HANDED_OVER_KEYS, "Keys whose consumption a store was told afterwards.");
-    describe_counter!(
-        HANDOVER_LOST,
-        "Tokens consumed while a store was away that it could not be told about."
+    describe_counter!(DECISIONS, "Decisions on charges.");
+    describe_counter!(FALLBACKS, "Decisions that a fallback made instead of the store.");
+    describe_counter!(LABEL_OVERFLOW, "Decisions and fallbacks of limits that share one label.");
+    describe_gauge!(
+        BREAKER_STATE,
+        "1 for the current state of the circuit breaker that changed last, 0 for the others."
     );
-    describe_histogram!(EXCHANGE, Unit::Seconds, "How long exchanges of local and central state took.");
-    describe_counter!(EXCHANGED_KEYS, "Keys whose local and central state were exchanged.");
-    describe_counter!(EXCHANGE_ERRORS, "Exchanges that the central store did not answer in full.");
-    describe_gauge!(EXCHANGE_DEBT, "How far below zero a key was at most at the last exchange, in tokens.");
-    describe_gauge!(EXCHANGE_SILENCE, Unit::Seconds, "How long the central store has not answered.");
-    describe_histogram!(STORE_CALL, Unit::Seconds, "How long calls of stores took.");
-    describe_counter!(STORE_ERRORS, "Calls of stores that failed.");
+    describe_counter!(BREAKER_CHANGES, "Changes of circuit breakers to a state.");
+    describe_counter!(RECONCILIATIONS, "Reconciliations of a fallback store with the store after an outage.");
+    describe_counter!(RECONCILED_KEYS, "Keys that were reconciled after an outage.");
+    describe_counter!(RECONCILIATION_LOST, "Tokens granted during an outage that could not be reconciled.");
+    describe_histogram!(SYNC_ROUND, Unit::Seconds, "Duration of sync rounds with the central store.");
+    describe_counter!(SYNCED_KEYS, "Keys that took part in sync rounds.");
+    describe_counter!(SYNC_ERRORS, "Sync rounds that the central store did not answer in full.");
+    describe_gauge!(SYNC_DEBT, "Largest debt of a key in the last sync round, in tokens.");
+    describe_gauge!(SYNC_STALE, Unit::Seconds, "Time for which the central store has not answered.");
+    describe_histogram!(STORE_CALL, Unit::Seconds, "Duration of store calls.");
+    describe_counter!(STORE_ERRORS, "Store calls that failed.");
 }

@@ -1,18 +1,18 @@
-//! Names of limits, however many there are, are few labels.
+//! The number of labels is bounded, whatever the number of limits.
 
 use std::collections::BTreeSet;
 
 use tollgate_core::{Event, FallbackReason, Observer, Source};
-use tollgate_observe::{MOST_LIMITS, Metrics, OTHER};
+use tollgate_observe::{MAX_LIMITS, Metrics, OTHER};
 
-use crate::passing;
-use crate::recorded::{Recorded, recorded};
+use crate::allowed;
+use crate::recorded::{Recorded, record};
 
-/// What ten thousand limits leave behind: each has one decision and one fallback.
-fn ten_thousand_limits(make: impl FnOnce() -> Metrics) -> Recorded {
-    let decision = passing(Source::Fallback);
-    recorded(|| {
-        let metrics = make();
+/// Records one decision and one fallback for each of ten thousand limits.
+fn ten_thousand_limits(create: impl FnOnce() -> Metrics) -> Recorded {
+    let decision = allowed(Source::Fallback);
+    record(|| {
+        let metrics = create();
         for number in 0..10_000 {
             let limit = &format!("limit {number}");
             metrics.observe(Event::Decided { limit, decision: &decision });
@@ -25,38 +25,38 @@ fn ten_thousand_limits(make: impl FnOnce() -> Metrics) -> Recorded {
     })
 }
 
-fn labels(told: &Recorded) -> BTreeSet<&str> {
-    told.series().iter().filter_map(|series| series.split('"').nth(1)).collect()
+fn labels(recorded: &Recorded) -> BTreeSet<&str> {
+    recorded.series().iter().filter_map(|series| series.split('"').nth(1)).collect()
 }
 
-fn decisions_of(told: &Recorded, limit: &str) -> u64 {
-    told.counter(&format!(
+fn decisions_of(recorded: &Recorded, limit: &str) -> u64 {
+    recorded.counter(&format!(
         "tollgate_decisions_total{{limit=\"{limit}\",outcome=\"allowed\",source=\"fallback\"}}"
     ))
 }
 
 #[test]
-fn only_the_first_thousand_have_a_label_of_their_own() {
-    let told = ten_thousand_limits(Metrics::new);
-    let labels = labels(&told);
-    assert_eq!(labels.len(), MOST_LIMITS + 1);
+fn only_the_first_thousand_limits_have_their_own_label() {
+    let recorded = ten_thousand_limits(Metrics::new);
+    let labels = labels(&recorded);
+    assert_eq!(labels.len(), MAX_LIMITS + 1);
     assert!(labels.contains("limit 999") && labels.contains(OTHER) && !labels.contains("limit 1000"));
-    assert_eq!((decisions_of(&told, "limit 999"), decisions_of(&told, OTHER)), (1, 9_000));
-    assert_eq!(told.counter("tollgate_folded_total"), 18_000);
+    assert_eq!((decisions_of(&recorded, "limit 999"), decisions_of(&recorded, OTHER)), (1, 9_000));
+    assert_eq!(recorded.counter("tollgate_limit_label_overflow_total"), 18_000);
 }
 
 #[test]
-fn how_many_is_a_setting() {
-    let told = ten_thousand_limits(|| Metrics::new().most_limits(3));
-    assert_eq!(labels(&told), BTreeSet::from(["limit 0", "limit 1", "limit 2", OTHER]));
-    assert_eq!(decisions_of(&told, OTHER), 9_997);
-    let none = ten_thousand_limits(|| Metrics::new().most_limits(0));
+fn the_number_of_labels_is_configurable() {
+    let recorded = ten_thousand_limits(|| Metrics::new().max_limits(3));
+    assert_eq!(labels(&recorded), BTreeSet::from(["limit 0", "limit 1", "limit 2", OTHER]));
+    assert_eq!(decisions_of(&recorded, OTHER), 9_997);
+    let none = ten_thousand_limits(|| Metrics::new().max_limits(0));
     assert_eq!((labels(&none), decisions_of(&none, OTHER)), (BTreeSet::from([OTHER]), 10_000));
 }
 
 #[test]
-fn a_limit_that_is_called_like_the_rest_is_not_mistaken_for_it() {
-    let decision = passing(Source::Fallback);
-    let told = recorded(|| Metrics::new().observe(Event::Decided { limit: OTHER, decision: &decision }));
-    assert_eq!((decisions_of(&told, OTHER), told.series().len()), (1, 1), "{:?}", told.series());
+fn a_limit_named_like_the_shared_label_is_counted_as_itself() {
+    let decision = allowed(Source::Fallback);
+    let recorded = record(|| Metrics::new().observe(Event::Decided { limit: OTHER, decision: &decision }));
+    assert_eq!((decisions_of(&recorded, OTHER), recorded.series().len()), (1, 1), "{:?}", recorded.series());
 }

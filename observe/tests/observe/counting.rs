@@ -1,4 +1,4 @@
-//! Every event ends where the crate's table says.
+//! Every event is counted as the crate's table says.
 
 use std::time::Duration;
 
@@ -8,125 +8,128 @@ use tollgate_core::{
 };
 use tollgate_observe::Metrics;
 
-use crate::recorded::{Recorded, recorded};
-use crate::{passing, refusing};
+use crate::recorded::{Recorded, record};
+use crate::{allowed, denied};
 
 fn after(events: &[Event<'_>]) -> Recorded {
-    let recorded = recorded(|| {
+    let recorded = record(|| {
         let metrics = Metrics::new();
         for event in events {
             metrics.observe(*event);
         }
     });
-    assert_eq!(recorded.undescribed, [""; 0], "metrics that nobody explains");
+    assert_eq!(recorded.undescribed, [""; 0], "metrics without a description");
     recorded
 }
 
 #[test]
 fn decisions_are_counted_by_limit_outcome_and_source() {
-    let (yes, no, guess) = (passing(Source::Store), refusing(Source::Store), refusing(Source::Fallback));
-    let told = after(&[
+    let (yes, no, fallback) = (allowed(Source::Store), denied(Source::Store), denied(Source::Fallback));
+    let recorded = after(&[
         Event::Decided { limit: "a", decision: &yes },
         Event::Decided { limit: "a", decision: &no },
         Event::Decided { limit: "b", decision: &yes },
         Event::Decided { limit: "a", decision: &yes },
-        Event::Decided { limit: "a", decision: &guess },
+        Event::Decided { limit: "a", decision: &fallback },
     ]);
     let a = |outcome, source| {
-        told.counter(&format!(
+        recorded.counter(&format!(
             "tollgate_decisions_total{{limit=\"a\",outcome=\"{outcome}\",source=\"{source}\"}}"
         ))
     };
     assert_eq!((a("allowed", "store"), a("denied", "store"), a("denied", "fallback")), (2, 1, 1));
-    assert_eq!(told.counter("tollgate_decisions_total{limit=\"b\",outcome=\"allowed\",source=\"store\"}"), 1);
-    assert_eq!(told.series().len(), 4, "{:?}", told.series());
+    assert_eq!(
+        recorded.counter("tollgate_decisions_total{limit=\"b\",outcome=\"allowed\",source=\"store\"}"),
+        1
+    );
+    assert_eq!(recorded.series().len(), 4, "{:?}", recorded.series());
 }
 
 #[test]
-fn every_outcome_and_source_has_a_word_of_its_own() {
+fn every_outcome_and_source_has_its_own_series() {
     use {Outcome as O, Source as S};
-    let told = recorded(|| {
+    let recorded = record(|| {
         let metrics = Metrics::new();
         for outcome in [O::Allowed, O::Denied, O::NeverFits, O::LeaseLost, O::DenyListed] {
             for source in [S::Store, S::Fallback, S::Policy, S::Switch, S::Shadow] {
                 let decision =
-                    Decision::from(RawDecision { outcome, source, ..passing(Source::Store).raw() });
+                    Decision::from(RawDecision { outcome, source, ..allowed(Source::Store).raw() });
                 metrics.observe(Event::Decided { limit: "a", decision: &decision });
             }
         }
     });
-    assert_eq!(told.series().len(), 25, "{:?}", told.series());
-    assert!(told.series().iter().all(|series| told.counter(series) == 1), "{told:?}");
+    assert_eq!(recorded.series().len(), 25, "{:?}", recorded.series());
+    assert!(recorded.series().iter().all(|series| recorded.counter(series) == 1), "{recorded:?}");
 }
 
 #[test]
 fn fallbacks_are_counted_by_limit_reason_and_source() {
-    let (guess, policy) = (passing(Source::Fallback), passing(Source::Policy));
+    let (fallback, policy) = (allowed(Source::Fallback), allowed(Source::Policy));
     let timeout = FallbackReason::Failed(ErrorKind::Timeout);
-    let told = after(&[
-        Event::FellBack { limit: "a", reason: timeout, decision: &guess },
-        Event::FellBack { limit: "a", reason: FallbackReason::CircuitOpen, decision: &guess },
-        Event::FellBack { limit: "a", reason: FallbackReason::CircuitOpen, decision: &guess },
+    let recorded = after(&[
+        Event::FellBack { limit: "a", reason: timeout, decision: &fallback },
+        Event::FellBack { limit: "a", reason: FallbackReason::CircuitOpen, decision: &fallback },
+        Event::FellBack { limit: "a", reason: FallbackReason::CircuitOpen, decision: &fallback },
         Event::FellBack { limit: "a", reason: FallbackReason::Panicked, decision: &policy },
     ]);
     let a = |reason, source| {
-        told.counter(&format!(
+        recorded.counter(&format!(
             "tollgate_fallbacks_total{{limit=\"a\",reason=\"{reason}\",source=\"{source}\"}}"
         ))
     };
-    assert_eq!((a("timeout", "fallback"), a("not-asked", "fallback"), a("panicked", "policy")), (1, 2, 1));
-    // The limiter tells the decision itself: not twice.
-    assert_eq!(told.series().len(), 3, "{:?}", told.series());
+    assert_eq!((a("timeout", "fallback"), a("circuit-open", "fallback"), a("panicked", "policy")), (1, 2, 1));
+    // The limiter reports the decision itself: it is not counted twice.
+    assert_eq!(recorded.series().len(), 3, "{:?}", recorded.series());
 }
 
 #[test]
 fn the_breaker_is_in_one_state_and_its_changes_are_counted() {
     use BreakerState::{Closed, HalfOpen, Open};
     let changes = [Open, HalfOpen, Open, HalfOpen, Closed, Open];
-    let told = after(&changes.map(|state| Event::BreakerChanged { state }));
-    let state = |state| told.gauge(&format!("tollgate_breaker_state{{state=\"{state}\"}}"));
+    let recorded = after(&changes.map(|state| Event::BreakerChanged { state }));
+    let state = |state| recorded.gauge(&format!("tollgate_breaker_state{{state=\"{state}\"}}"));
     let close = |value: f64, expected: f64| (value - expected).abs() < f64::EPSILON;
     assert!(close(state("open"), 1.0) && close(state("closed"), 0.0) && close(state("half-open"), 0.0));
-    let changes = |state| told.counter(&format!("tollgate_breaker_changes_total{{state=\"{state}\"}}"));
+    let changes = |state| recorded.counter(&format!("tollgate_breaker_changes_total{{state=\"{state}\"}}"));
     assert_eq!((changes("open"), changes("half-open"), changes("closed")), (3, 2, 1));
 }
 
 #[test]
-fn handovers_add_up() {
-    let told = after(&[Event::Reconciled { keys: 7, lost: 0 }, Event::Reconciled { keys: 5, lost: 30 }]);
-    assert_eq!(told.counter("tollgate_handovers_total"), 2);
-    assert_eq!(told.counter("tollgate_handed_over_keys_total"), 12);
-    assert_eq!(told.counter("tollgate_handover_lost_total"), 30);
+fn reconciliations_add_up() {
+    let recorded = after(&[Event::Reconciled { keys: 7, lost: 0 }, Event::Reconciled { keys: 5, lost: 30 }]);
+    assert_eq!(recorded.counter("tollgate_reconciliations_total"), 2);
+    assert_eq!(recorded.counter("tollgate_reconciled_keys_total"), 12);
+    assert_eq!(recorded.counter("tollgate_reconciliation_lost_tokens_total"), 30);
 }
 
 #[test]
-fn exchanges_are_timed_in_seconds() {
+fn sync_rounds_are_timed_in_seconds() {
     let took = Duration::from_millis(250);
     let late = StoreError::new(ErrorKind::Timeout, "too late");
-    let told = after(&[
+    let recorded = after(&[
         Event::Synchronized { keys: 3, took, debt: 9, stale_for: Duration::ZERO, error: None },
         Event::Synchronized { keys: 4, took, debt: 2, stale_for: took, error: Some(&late) },
     ]);
-    assert_eq!(told.histogram("tollgate_exchange_seconds"), [0.25, 0.25]);
-    assert_eq!(told.counter("tollgate_exchanged_keys_total"), 7);
-    assert_eq!(told.counter("tollgate_exchange_errors_total{kind=\"timeout\"}"), 1);
-    assert_eq!(told.gauge("tollgate_exchange_debt_tokens").to_string(), "2");
-    assert_eq!(told.gauge("tollgate_exchange_silence_seconds").to_string(), "0.25");
+    assert_eq!(recorded.histogram("tollgate_sync_round_seconds"), [0.25, 0.25]);
+    assert_eq!(recorded.counter("tollgate_synced_keys_total"), 7);
+    assert_eq!(recorded.counter("tollgate_sync_errors_total{kind=\"timeout\"}"), 1);
+    assert_eq!(recorded.gauge("tollgate_sync_debt_tokens").to_string(), "2");
+    assert_eq!(recorded.gauge("tollgate_sync_stale_seconds").to_string(), "0.25");
 }
 
 #[test]
-fn calls_of_stores_are_timed_in_seconds_and_their_errors_counted_by_kind() {
+fn store_calls_are_timed_in_seconds_and_their_errors_counted_by_kind() {
     let full = StoreError::new(ErrorKind::Full, "no room");
     let late = StoreError::new(ErrorKind::Timeout, "too late");
     let called = |millis, error| Event::StoreCalled { took: Duration::from_millis(millis), error };
-    let told = after(&[
+    let recorded = after(&[
         called(500, None),
         called(1_500, Some(&late)),
         called(125, Some(&full)),
         called(2_000, Some(&late)),
     ]);
-    assert_eq!(told.histogram("tollgate_store_call_seconds"), [0.5, 1.5, 0.125, 2.0]);
-    assert_eq!(told.counter("tollgate_store_errors_total{kind=\"timeout\"}"), 2);
-    assert_eq!(told.counter("tollgate_store_errors_total{kind=\"full\"}"), 1);
-    assert_eq!(told.series().len(), 3, "{:?}", told.series());
+    assert_eq!(recorded.histogram("tollgate_store_call_seconds"), [0.5, 1.5, 0.125, 2.0]);
+    assert_eq!(recorded.counter("tollgate_store_errors_total{kind=\"timeout\"}"), 2);
+    assert_eq!(recorded.counter("tollgate_store_errors_total{kind=\"full\"}"), 1);
+    assert_eq!(recorded.series().len(), 3, "{:?}", recorded.series());
 }

@@ -1,4 +1,4 @@
-//! Keys appear in no label and in no line.
+//! Keys appear in no label and in no log line.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -7,13 +7,13 @@ use tollgate_core::store::RawDecision;
 use tollgate_core::{
     ErrorKind, Event, FallbackReason, Limit, Limiter, ManualClock, Observer, Source, StoreError,
 };
-use tollgate_observe::{All, Log, Metrics};
+use tollgate_observe::{Fanout, Log, Metrics};
 use tollgate_store_memory::MemoryStore;
 
 use crate::lines::lines;
-use crate::recorded::recorded;
+use crate::recorded::record;
 
-const KEY: &str = "somebody-in-particular";
+const KEY: &str = "user-with-a-unique-name";
 
 fn limits() -> [Limit; 5] {
     let two = || Limit::per_hour(2);
@@ -26,12 +26,12 @@ fn limits() -> [Limit; 5] {
     ]
 }
 
-/// Whatever a limiter does: it passes, is denied, never fits, and refuses what a limit cannot do. With the errors that
-/// came of it a guard would fall back, so that is told as well.
+/// Uses a limiter in every way: allowed, denied, never fitting and unsupported charges. The errors are reported as a
+/// guard would report them: as failed store calls and as fallbacks.
 fn use_everything(observer: &Arc<dyn Observer>) {
     let clock = ManualClock::default();
     let limiter = Limiter::with_clock(MemoryStore::new(), clock).with_observer(Arc::clone(observer));
-    let mut errors = vec![StoreError::new(ErrorKind::Timeout, "it did not answer in time")];
+    let mut errors = vec![StoreError::new(ErrorKind::Timeout, "no answer in time")];
     for limit in &limits() {
         for _ in 0..4 {
             let _ = limiter.check_now(limit, KEY);
@@ -40,7 +40,7 @@ fn use_everything(observer: &Arc<dyn Observer>) {
             [limit.charge(KEY).with_cost(1_000), limit.charge(KEY).with_max_wait(Duration::from_secs(1))];
         errors.extend(charges.into_iter().filter_map(|charge| limiter.charge_now(charge).err()));
     }
-    assert!(errors.len() > 1, "the store refused nothing");
+    assert!(errors.len() > 1, "the store returned no error");
     for error in &errors {
         observer.observe(Event::StoreCalled { took: Duration::ZERO, error: Some(error) });
         let (limit, reason) = (limits()[0].clone(), FallbackReason::Failed(error.kind()));
@@ -50,20 +50,20 @@ fn use_everything(observer: &Arc<dyn Observer>) {
 }
 
 #[test]
-fn no_key_is_a_label_or_in_a_line() {
+fn no_label_and_no_line_contains_a_key() {
     let written = Mutex::new(Vec::new());
-    let told = recorded(|| {
+    let recorded = record(|| {
         *written.lock().expect("one thread") = lines(|| {
-            let both = All::new().and(Arc::new(Metrics::new())).and(Arc::new(Log::new()));
+            let both = Fanout::new().and(Arc::new(Metrics::new())).and(Arc::new(Log::new()));
             let observer: Arc<dyn Observer> = Arc::new(both);
             use_everything(&observer);
         });
     });
     let written = written.into_inner().expect("one thread");
-    // Both were told, and neither tells.
-    assert!(told.series().iter().any(|series| series.contains("never-fits")), "{:?}", told.series());
+    // Both have received the events, and neither contains the key.
+    assert!(recorded.series().iter().any(|series| series.contains("never-fits")), "{:?}", recorded.series());
     assert!(written.iter().any(|line| line.text.contains("never-fits")), "{written:?}");
-    for series in told.series() {
+    for series in recorded.series() {
         assert!(!series.contains(KEY), "{series}");
     }
     for line in written {

@@ -1,4 +1,4 @@
-//! A subscriber that keeps the lines it is given.
+//! A subscriber that collects log lines.
 
 use std::fmt::{Debug, Write};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,7 +7,7 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// One line.
+/// A log line.
 #[derive(Clone, Debug)]
 pub(crate) struct Line {
     pub(crate) level: Level,
@@ -17,18 +17,18 @@ pub(crate) struct Line {
 }
 
 #[derive(Clone, Default)]
-struct Keeper {
+struct Collector {
     lines: Arc<Mutex<Vec<Line>>>,
 }
 
-/// The lines that are written while `work` runs in this thread.
+/// Returns the lines that are written while `work` runs in this thread.
 pub(crate) fn lines(work: impl FnOnce()) -> Vec<Line> {
-    let keeper = Keeper::default();
-    tracing::subscriber::with_default(keeper.clone(), work);
-    keeper.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    let collector = Collector::default();
+    tracing::subscriber::with_default(collector.clone(), work);
+    collector.lines.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-impl Subscriber for Keeper {
+impl Subscriber for Collector {
     fn enabled(&self, _: &Metadata<'_>) -> bool {
         true
     }
@@ -42,7 +42,7 @@ impl Subscriber for Keeper {
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
-        unreachable!("nothing here opens spans")
+        unreachable!("Tollgate opens no spans")
     }
 
     fn record(&self, _: &Id, _: &Record<'_>) {}
@@ -59,6 +59,6 @@ struct Text(String);
 
 impl Visit for Text {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        write!(self.0, "{}={value:?} ", field.name()).expect("a string takes everything");
+        write!(self.0, "{}={value:?} ", field.name()).expect("writing to a string succeeds");
     }
 }

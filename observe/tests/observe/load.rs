@@ -1,4 +1,4 @@
-//! Many threads at once, and what a decision costs.
+//! Concurrent threads, and the cost of a decision.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier};
@@ -9,15 +9,15 @@ use tollgate_core::{Event, FallbackReason, Observer, Source};
 use tollgate_observe::Metrics;
 
 use crate::recorded::Recorded;
-use crate::{passing, refusing};
+use crate::{allowed, denied};
 
 #[test]
-fn many_threads_lose_nothing() {
+fn concurrent_threads_lose_no_events() {
     const THREADS: usize = 8;
     const ROUNDS: u64 = 2_000;
     let recorder = DebuggingRecorder::new();
-    let metrics = metrics::with_local_recorder(&recorder, || Metrics::new().most_limits(40));
-    let (yes, no) = (passing(Source::Fallback), refusing(Source::Fallback));
+    let metrics = metrics::with_local_recorder(&recorder, || Metrics::new().max_limits(40));
+    let (yes, no) = (allowed(Source::Fallback), denied(Source::Fallback));
     let start = Barrier::new(THREADS);
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -25,7 +25,7 @@ fn many_threads_lose_nothing() {
                 metrics::with_local_recorder(&recorder, || {
                     start.wait();
                     for round in 0..ROUNDS {
-                        // All meet every limit and every word for the first time together.
+                        // All threads use every limit and every label value for the first time together.
                         let limit = &format!("limit {}", round % 50);
                         let decision = if round % 3 == 0 { &yes } else { &no };
                         metrics.observe(Event::Decided { limit, decision });
@@ -39,19 +39,19 @@ fn many_threads_lose_nothing() {
             });
         }
     });
-    let told = Recorded::by(&recorder);
+    let recorded = Recorded::by(&recorder);
     let sum = |start: &str| {
-        let series = told.series().into_iter().filter(|series| series.starts_with(start));
-        series.map(|series| told.counter(series)).sum::<u64>()
+        let series = recorded.series().into_iter().filter(|series| series.starts_with(start));
+        series.map(|series| recorded.counter(series)).sum::<u64>()
     };
     let all = THREADS as u64 * ROUNDS;
     assert_eq!((sum("tollgate_decisions_total"), sum("tollgate_fallbacks_total")), (all, all));
-    assert_eq!(told.counter("tollgate_folded_total"), 2 * all / 5);
-    let other = "tollgate_fallbacks_total{limit=\"(other)\",reason=\"not-asked\",source=\"fallback\"}";
-    assert_eq!(told.counter(other), all / 5);
+    assert_eq!(recorded.counter("tollgate_limit_label_overflow_total"), 2 * all / 5);
+    let other = "tollgate_fallbacks_total{limit=\"(other)\",reason=\"circuit-open\",source=\"fallback\"}";
+    assert_eq!(recorded.counter(other), all / 5);
 }
 
-/// Gives out counters and nothing else.
+/// A recorder with counters only.
 struct Plain;
 
 impl Recorder for Plain {
@@ -75,21 +75,21 @@ impl Recorder for Plain {
 }
 
 #[test]
-fn limits_that_are_known_cost_no_allocation() {
-    let told = AtomicU64::new(0);
-    let (yes, no) = (passing(Source::Store), refusing(Source::Store));
+fn known_limits_cost_no_allocation() {
+    let observed = AtomicU64::new(0);
+    let (yes, no) = (allowed(Source::Store), denied(Source::Store));
     metrics::with_local_recorder(&Plain, || {
-        let metrics = Metrics::new().most_limits(2);
+        let metrics = Metrics::new().max_limits(2);
         let work = || {
             for limit in ["a", "b", "too many"] {
                 for decision in [&yes, &no] {
                     metrics.observe(Event::Decided { limit, decision });
-                    told.fetch_add(1, Ordering::Relaxed);
+                    observed.fetch_add(1, Ordering::Relaxed);
                 }
             }
         };
-        assert!(allocation_counter::measure(work).count_total > 0, "the first time something is made");
+        assert!(allocation_counter::measure(work).count_total > 0, "the first use allocates");
         assert_eq!(allocation_counter::measure(work).count_total, 0);
     });
-    assert_eq!(told.load(Ordering::Relaxed), 12);
+    assert_eq!(observed.load(Ordering::Relaxed), 12);
 }

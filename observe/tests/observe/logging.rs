@@ -1,23 +1,23 @@
-//! Which lines are written, at which level, and how often.
+//! Which log lines are written, at which level, and how often.
 
 use std::time::Duration;
 
 use tollgate_core::{
     BreakerState, Clock, ErrorKind, Event, FallbackReason, ManualClock, Observer, Source, StoreError,
 };
-use tollgate_observe::{Log, MOST_LIMITS, OTHER};
+use tollgate_observe::{Log, MAX_LIMITS, OTHER};
 use tracing::Level;
 
 use crate::lines::{Line, lines};
-use crate::{passing, refusing};
+use crate::{allowed, denied};
 
-const EVERY: Duration = Duration::from_secs(10);
+const INTERVAL: Duration = Duration::from_secs(10);
 
 fn log(clock: &ManualClock) -> Log<ManualClock> {
-    Log::with_clock(clock.clone()).every(EVERY)
+    Log::with_clock(clock.clone()).interval(INTERVAL)
 }
 
-/// The one line about an event.
+/// Returns the one line that an event writes.
 #[track_caller]
 fn line(event: Event<'_>) -> Line {
     let lines = lines(|| log(&ManualClock::default()).observe(event));
@@ -27,68 +27,65 @@ fn line(event: Event<'_>) -> Line {
 }
 
 #[track_caller]
-fn assert_line(event: Event<'_>, level: Level, says: &[&str]) {
+fn assert_line(event: Event<'_>, level: Level, parts: &[&str]) {
     let line = line(event);
     assert_eq!(line.level, level, "{line:?}");
-    for part in says {
+    for part in parts {
         assert!(line.text.contains(part), "{part:?} is not in: {line:?}");
     }
 }
 
 #[test]
-fn what_somebody_should_look_at_is_a_warning() {
-    let error = StoreError::new(ErrorKind::Timeout, "it did not answer in time");
+fn failures_are_warnings() {
+    let error = StoreError::new(ErrorKind::Timeout, "no answer in time");
     let took = Duration::from_millis(20);
     let called = Event::StoreCalled { took, error: Some(&error) };
-    assert_line(
-        called,
-        Level::WARN,
-        &["kind=\"timeout\"", "it did not answer in time", "took=20ms", "count=1"],
-    );
-    let guess = passing(Source::Fallback);
-    let fallback = Event::FellBack { limit: "api", reason: FallbackReason::CircuitOpen, decision: &guess };
-    let says = ["limit=\"api\"", "reason=\"not-asked\"", "source=\"fallback\"", "count=1"];
-    assert_line(fallback, Level::WARN, &says);
+    assert_line(called, Level::WARN, &["kind=\"timeout\"", "no answer in time", "took=20ms", "count=1"]);
+    let fallback = allowed(Source::Fallback);
+    let fell_back =
+        Event::FellBack { limit: "api", reason: FallbackReason::CircuitOpen, decision: &fallback };
+    let parts = ["limit=\"api\"", "reason=\"circuit-open\"", "source=\"fallback\"", "count=1"];
+    assert_line(fell_back, Level::WARN, &parts);
     assert_line(Event::BreakerChanged { state: BreakerState::Open }, Level::WARN, &["state=\"open\""]);
     assert_line(Event::Reconciled { keys: 4, lost: 2 }, Level::WARN, &["keys=4", "lost=2"]);
 }
 
 #[test]
-fn what_gets_better_is_information() {
+fn recovery_is_information() {
     assert_line(Event::BreakerChanged { state: BreakerState::HalfOpen }, Level::INFO, &["half-open"]);
     assert_line(Event::BreakerChanged { state: BreakerState::Closed }, Level::INFO, &["state=\"closed\""]);
     assert_line(Event::Reconciled { keys: 4, lost: 0 }, Level::INFO, &["keys=4"]);
 }
 
 #[test]
-fn a_centre_that_does_not_answer_is_a_store_that_failed() {
+fn a_central_store_that_does_not_answer_is_a_failed_store() {
     let (took, error) = (Duration::from_millis(3), StoreError::new(ErrorKind::Timeout, "too late"));
-    let exchanged = Event::Synchronized { keys: 0, took, debt: 0, stale_for: took, error: Some(&error) };
-    assert_line(exchanged, Level::WARN, &["kind=\"timeout\"", "too late"]);
+    let synchronized = Event::Synchronized { keys: 0, took, debt: 0, stale_for: took, error: Some(&error) };
+    assert_line(synchronized, Level::WARN, &["kind=\"timeout\"", "too late"]);
 }
 
 #[test]
-fn what_happens_all_the_time_is_for_debugging() {
-    let no = refusing(Source::Store);
-    let says = ["limit=\"api\"", "outcome=\"denied\"", "source=\"store\"", "1s"];
-    assert_line(Event::Decided { limit: "api", decision: &no }, Level::DEBUG, &says);
-    let yes = passing(Source::Store);
+fn routine_events_are_for_debugging() {
+    let no = denied(Source::Store);
+    let parts = ["limit=\"api\"", "outcome=\"denied\"", "source=\"store\"", "1s"];
+    assert_line(Event::Decided { limit: "api", decision: &no }, Level::DEBUG, &parts);
+    let yes = allowed(Source::Store);
     assert_line(Event::Decided { limit: "api", decision: &yes }, Level::TRACE, &["limit=\"api\"", "allowed"]);
     let took = Duration::from_millis(3);
     assert_line(Event::StoreCalled { took, error: None }, Level::TRACE, &["took=3ms"]);
-    let exchanged = Event::Synchronized { keys: 9, took, debt: 4, stale_for: Duration::ZERO, error: None };
-    assert_line(exchanged, Level::TRACE, &["keys=9", "took=3ms", "debt=4"]);
+    let synchronized = Event::Synchronized { keys: 9, took, debt: 4, stale_for: Duration::ZERO, error: None };
+    assert_line(synchronized, Level::TRACE, &["keys=9", "took=3ms", "debt=4"]);
 }
 
-/// The numbers that the lines give, in order.
+/// Returns the `count` fields of the lines, in order.
 fn counts(lines: &[Line]) -> Vec<u64> {
     let count = |line: &Line| line.text.split_once("count=")?.1.split_once(' ')?.0.parse().ok();
     lines.iter().filter_map(count).collect()
 }
 
 #[test]
-fn fallbacks_are_told_when_they_begin_and_then_once_in_a_while() {
-    let (clock, guess) = (ManualClock::default(), passing(Source::Fallback));
+fn fallbacks_are_logged_when_they_begin_and_then_once_per_interval() {
+    let (clock, fallback) = (ManualClock::default(), allowed(Source::Fallback));
     let start = clock.now();
     let log = log(&clock);
     let lines = lines(|| {
@@ -98,7 +95,7 @@ fn fallbacks_are_told_when_they_begin_and_then_once_in_a_while() {
             log.observe(Event::FellBack {
                 limit: "api",
                 reason: FallbackReason::CircuitOpen,
-                decision: &guess,
+                decision: &fallback,
             });
         }
     });
@@ -106,14 +103,14 @@ fn fallbacks_are_told_when_they_begin_and_then_once_in_a_while() {
 }
 
 #[test]
-fn limits_and_reasons_have_lines_of_their_own() {
-    let (clock, guess) = (ManualClock::default(), passing(Source::Fallback));
+fn each_limit_and_reason_has_its_own_lines() {
+    let (clock, fallback) = (ManualClock::default(), allowed(Source::Fallback));
     let log = log(&clock);
     let late = FallbackReason::Failed(ErrorKind::Timeout);
     let lines = lines(|| {
         for _ in 0..5 {
             for (limit, reason) in [("a", FallbackReason::CircuitOpen), ("a", late), ("b", late)] {
-                log.observe(Event::FellBack { limit, reason, decision: &guess });
+                log.observe(Event::FellBack { limit, reason, decision: &fallback });
             }
         }
     });
@@ -121,7 +118,7 @@ fn limits_and_reasons_have_lines_of_their_own() {
 }
 
 #[test]
-fn calls_that_fail_are_told_once_in_a_while_by_kind() {
+fn failed_calls_are_logged_once_per_interval_and_kind() {
     let clock = ManualClock::default();
     let log = log(&clock);
     let (late, full) =
@@ -131,22 +128,22 @@ fn calls_that_fail_are_told_once_in_a_while_by_kind() {
         for error in [&late, &late, &full, &late] {
             log.observe(Event::StoreCalled { took, error: Some(error) });
         }
-        clock.advance(EVERY);
+        clock.advance(INTERVAL);
         log.observe(Event::StoreCalled { took, error: Some(&late) });
     });
     assert_eq!(counts(&lines), [1, 1, 3], "{lines:?}");
 }
 
 #[test]
-fn limits_without_number_have_few_lines() {
-    let (clock, guess) = (ManualClock::default(), passing(Source::Fallback));
+fn any_number_of_limits_writes_a_bounded_number_of_lines() {
+    let (clock, fallback) = (ManualClock::default(), allowed(Source::Fallback));
     let log = log(&clock);
     let lines = lines(|| {
         for number in 0..10_000 {
             let limit = &format!("limit {number}");
-            log.observe(Event::FellBack { limit, reason: FallbackReason::CircuitOpen, decision: &guess });
+            log.observe(Event::FellBack { limit, reason: FallbackReason::CircuitOpen, decision: &fallback });
         }
     });
-    assert_eq!(lines.len(), MOST_LIMITS + 1);
-    assert!(lines[MOST_LIMITS].text.contains(OTHER), "{:?}", lines[MOST_LIMITS]);
+    assert_eq!(lines.len(), MAX_LIMITS + 1);
+    assert!(lines[MAX_LIMITS].text.contains(OTHER), "{:?}", lines[MAX_LIMITS]);
 }

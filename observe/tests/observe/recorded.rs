@@ -1,19 +1,19 @@
-//! What a recorder was told.
+//! The contents of a recorder.
 
 use std::collections::BTreeMap;
 
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
 
-/// Metrics by name and labels, written as exporters do: `name{label="value"}`.
+/// Metrics by name and labels, in the notation of exporters: `name{label="value"}`.
 #[derive(Debug)]
 pub(crate) struct Recorded {
     values: BTreeMap<String, DebugValue>,
-    /// Metrics that came without a description.
+    /// Metrics without a description.
     pub(crate) undescribed: Vec<String>,
 }
 
-/// What is recorded while `work` runs in this thread.
-pub(crate) fn recorded(work: impl FnOnce()) -> Recorded {
+/// Returns what is recorded while `work` runs in this thread.
+pub(crate) fn record(work: impl FnOnce()) -> Recorded {
     let recorder = DebuggingRecorder::new();
     metrics::with_local_recorder(&recorder, work);
     Recorded::by(&recorder)
@@ -38,7 +38,7 @@ impl Recorded {
         recorded
     }
 
-    /// The names and labels of everything that was recorded.
+    /// Returns the names and labels of all metrics.
     pub(crate) fn series(&self) -> Vec<&str> {
         self.values.keys().map(String::as_str).collect()
     }

@@ -1,4 +1,4 @@
-//! Equal requests that travel as one.
+//! Merges equal requests of a batch into runs.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -6,63 +6,66 @@ use std::collections::hash_map::Entry;
 use tollgate_core::store::{Run, RunVerdict};
 use tollgate_core::{Charge, ErrorKind, Key, Request, StoreError, Verdict};
 
-/// Requests in the order of their arrival, equal ones merged into runs where nobody can tell the difference.
+/// The runs of a batch: requests in order, equal ones merged where the decisions are the same.
 #[derive(Debug)]
-pub(super) struct Merged<'a> {
+pub(super) struct MergedRuns<'a> {
     runs: Vec<Run<'a>>,
-    /// For each request, which run is its own.
+    /// The index of the run of each request.
     run_of: Vec<usize>,
 }
 
-/// What a charge counts on: a limit's id and a key.
-type State<'a> = (u64, Key<'a>);
+/// Identifies a state: the id of a limit, and a key.
+type StateKey<'a> = (u64, Key<'a>);
 
-fn state<'a>(charge: &Charge<'a>) -> State<'a> {
+fn state_key<'a>(charge: &Charge<'a>) -> StateKey<'a> {
     (charge.limit().id(), charge.key())
 }
 
-impl<'a> Merged<'a> {
-    /// A request joins an earlier run of its equals only if no run since then has touched what it counts on: then it makes no
-    /// difference when exactly it is decided. A request with an operation id is a call of its own.
-    pub(super) fn of(requests: impl ExactSizeIterator<Item = Request<'a>>) -> Self {
+impl<'a> MergedRuns<'a> {
+    /// Merges a request into an earlier run of equal ones only if no run since then touches the same states: then the
+    /// order makes no difference. A request with an idempotency key is never merged.
+    pub(super) fn new(requests: impl ExactSizeIterator<Item = Request<'a>>) -> Self {
         let mut merged =
             Self { runs: Vec::with_capacity(requests.len()), run_of: Vec::with_capacity(requests.len()) };
-        // Keys may be chosen by an attacker, so the standard library's keyed hash.
-        let mut last: HashMap<State<'a>, usize> = HashMap::with_capacity(requests.len());
+        // By the standard library's keyed hash, because an attacker may choose the keys.
+        let mut last_runs: HashMap<StateKey<'a>, usize> = HashMap::with_capacity(requests.len());
         for request in requests {
-            let run = merged.run_for(request, &mut last);
+            let run = merged.add(request, &mut last_runs);
             merged.run_of.push(run);
         }
         merged
     }
 
-    fn run_for(&mut self, request: Request<'a>, last: &mut HashMap<State<'a>, usize>) -> usize {
-        // The run before it is the last one to have touched anything.
+    /// Adds a request, and returns the index of its run. `last_runs` has the last run that touched each state.
+    fn add(&mut self, request: Request<'a>, last_runs: &mut HashMap<StateKey<'a>, usize>) -> usize {
+        // Nothing has touched any state since the newest run.
         if let Some(newest) = self.runs.len().checked_sub(1)
             && self.extend(newest, request)
         {
             return newest;
         }
         let next = self.runs.len();
-        let (mut joins, mut first) = (request.idempotency_key().is_none(), None);
+        let (mut mergeable, mut last_run) = (request.idempotency_key().is_none(), None);
         for charge in request.charges() {
-            match last.entry(state(charge)) {
-                Entry::Occupied(known) => joins &= *first.get_or_insert(*known.get()) == *known.get(),
-                Entry::Vacant(_) => joins = false,
+            match last_runs.entry(state_key(charge)) {
+                Entry::Occupied(known) => {
+                    mergeable &= *last_run.get_or_insert(*known.get()) == *known.get();
+                }
+                Entry::Vacant(_) => mergeable = false,
             }
         }
-        if joins
-            && let Some(run) = first
+        if mergeable
+            && let Some(run) = last_run
             && self.extend(run, request)
         {
             return run;
         }
-        last.extend(request.charges().iter().map(|charge| (state(charge), next)));
+        last_runs.extend(request.charges().iter().map(|charge| (state_key(charge), next)));
         self.runs.push(Run::new(request, 1));
         next
     }
 
-    /// Once more what a run does, if it is the same.
+    /// Adds a request to a run, if it is equal. Returns whether it is.
     fn extend(&mut self, run: usize, request: Request<'a>) -> bool {
         let run = &mut self.runs[run];
         let equal = request.idempotency_key().is_none() && run.request() == request;
@@ -76,22 +79,22 @@ impl<'a> Merged<'a> {
         &self.runs
     }
 
-    /// To each request, in their order, what became of it.
-    pub(super) fn hand_out(
+    /// Splits the results of the runs into the result of each request, in order.
+    pub(super) fn split(
         &self,
-        answers: Vec<Result<RunVerdict, StoreError>>,
+        results: Vec<Result<RunVerdict, StoreError>>,
     ) -> impl Iterator<Item = Result<Verdict, StoreError>> {
-        let mut answers: Vec<_> =
-            answers.into_iter().map(|run| run.map(|run| run.into_verdicts().into_iter())).collect();
-        self.run_of.iter().map(move |run| match answers.get_mut(*run) {
-            Some(Ok(verdicts)) => verdicts.next().ok_or_else(unanswered),
+        let mut results: Vec<_> =
+            results.into_iter().map(|run| run.map(|run| run.into_verdicts().into_iter())).collect();
+        self.run_of.iter().map(move |run| match results.get_mut(*run) {
+            Some(Ok(verdicts)) => verdicts.next().ok_or_else(missing_verdict),
             Some(Err(error)) => Err(error.clone()),
-            None => Err(unanswered()),
+            None => Err(missing_verdict()),
         })
     }
 }
 
-fn unanswered() -> StoreError {
-    StoreError::new(ErrorKind::Internal, "the store answered a batch without a verdict for each request")
+fn missing_verdict() -> StoreError {
+    StoreError::new(ErrorKind::Internal, "the store returned no verdict for a request of a batch")
         .with_unknown_effect()
 }

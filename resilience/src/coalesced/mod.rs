@@ -1,39 +1,39 @@
-//! Few calls for many checks: what gathers while a call is in flight goes with the next.
+//! [`Coalesced`]: concurrent checks in few calls.
 //!
 //! # Layout
 //!
-//! - `lane`: who goes at once, who waits, and which calls are under way.
-//! - `seats`: where callers wait, and what they are told.
-//! - `gathering`: those who wait together, decided by one call.
-//! - `merge`: equal requests that travel as one.
-//! - `flight`: calls from their begin to their end, however that comes about.
+//! - `builder`: the configuration; `store`: the calls; `stats`: the counters.
+//! - `routes`: which requests are sent directly, which wait, and which calls are in flight.
+//! - `waiters`: the callers that wait, and the replies to them.
+//! - `batch`: requests that are decided by one call; `merge`: equal ones among them.
+//! - `in_flight`: calls from their start to their end.
 
-mod flight;
-mod gathering;
-mod lane;
+mod batch;
+mod builder;
+mod in_flight;
 mod merge;
-mod seats;
+mod routes;
+mod stats;
+mod store;
+mod waiters;
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
-use tollgate_core::store::{Capability, Export, OwnedRequest, Run, RunVerdict, Store};
-use tollgate_core::{
-    Charge, Clock, Decision, ErrorKind, Key, Limit, Request, StoreError, SystemClock, Time, Verdict,
-};
+use tollgate_core::store::Store;
+use tollgate_core::{Clock, SystemClock};
 
-use flight::{Alone, Shared, start};
-use gathering::Waiting;
-use lane::{Arrival, Lanes, MOST_CALLS, Settings};
-use seats::Told;
+pub use builder::CoalescedBuilder;
+pub use stats::CoalescedStats;
 
-/// Turns many concurrent checks into few calls of the store.
+use in_flight::Coalescer;
+
+/// A store that batches concurrent requests, and merges equal ones.
 ///
-/// A check that finds few calls under way is sent at once, by itself. Checks that arrive while as many are under way as
-/// there [may be](Self::in_flight) gather, and go with the next call, all of them in one
-/// [batch](Store::decide_batch): there is no timer, and nobody waits for more than the answers that are already on their
-/// way. Equal checks of a batch travel as one, so that a hot key costs next to nothing.
+/// A request is sent at once, by itself, while fewer than the [maximum](CoalescedBuilder::max_in_flight) of calls are
+/// in flight. Otherwise it waits. When a call ends, all waiting requests are sent as one [batch](Store::decide_batch).
+/// There is no timer and no added delay: a request waits only for calls that are already in flight. Equal requests of a
+/// batch are merged into one [run](tollgate_core::store::Run), so that a hot key costs next to nothing.
 ///
 /// ```
 /// use tollgate_core::{Limit, Limiter};
@@ -42,178 +42,75 @@ use seats::Told;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// # let redis = MemoryStore::config().keys(1_024).build();
+/// # let redis = MemoryStore::config().max_keys(1_024).build();
 /// let limiter = Limiter::new(Coalesced::new(redis));
 /// let api = Limit::per_second(50).build("api")?;
-/// let (one, another) = tokio::join!(limiter.check(&api, "user:42"), limiter.check(&api, "user:42"));
-/// assert!(one?.is_allowed() && another?.is_allowed());
+/// let (first, second) = tokio::join!(limiter.check(&api, "user:42"), limiter.check(&api, "user:42"));
+/// assert!(first?.is_allowed() && second?.is_allowed());
 /// # Ok(())
 /// # }
 /// ```
 ///
-/// # What changes
+/// # Semantics
 ///
-/// - **Lanes**: checks gather only with those that the store decides in the same call ([`Store::route`]). A request whose
-///   charges belong to several lanes goes to the store directly.
-/// - **Order**: the requests of a lane that have gathered are decided in the order of their arrival.
-/// - **Time**: those who go together are decided together, as of the latest time that one of them gave.
-/// - **Failure**: a call that fails fails for everybody in it. Nobody else is affected.
-/// - **A call that hangs** holds nobody up for longer than the [`patience`](Self::patience): then the next arrival
-///   starts another. A call that nobody waits for any more, for instance because each of its callers has run into a
-///   deadline, is given up.
-/// - **A caller that goes away** before its request was sent takes it along; afterwards the request may have
-///   taken effect or not.
+/// - **Routes**: only requests with the same [route](Store::route) are batched, because the store decides them in one
+///   call. A request whose charges have several routes is forwarded.
+/// - **Order**: the waiting requests of a route are decided in the order of their arrival.
+/// - **Time**: a batch is decided at the latest time that one of its callers passed.
+/// - **Failure**: a call that fails, fails for every request in it, and for no other.
+/// - **Hanging calls**: once the newest call of a route is older than
+///   [`overtake_after`](CoalescedBuilder::overtake_after), the next request is sent without waiting for it. A batch is
+///   abandoned once all of its callers are cancelled, for instance by a deadline.
+/// - **Cancellation**: a request is not sent if its caller is cancelled first. Once it is sent, it may or may not take
+///   effect.
 ///
-/// Everything else is passed on to the store. Batches are sent by tasks of the tokio runtime that the callers run in, which has
-/// to go on running. Without one, those who have waited ask the store themselves.
+/// Batches, exports and deltas of the caller are forwarded.
 ///
-/// Clones share their lanes.
+/// # Runtime
+///
+/// Batches are sent by tasks of the callers' tokio runtime, which must keep running. Without a runtime, callers that
+/// waited call the store themselves.
+///
+/// Clones share routes and stats.
 pub struct Coalesced<S, C = SystemClock> {
-    shared: Arc<Shared<S, C>>,
-    settings: Settings,
+    coalescer: Arc<Coalescer<S, C>>,
 }
 
 impl<S: Store + 'static> Coalesced<S> {
-    /// Gathers the checks of `store`.
+    /// Wraps a store with the default configuration.
     pub fn new(store: S) -> Self {
-        Self::with_clock(store, SystemClock::new())
+        Self::builder(store).build()
+    }
+
+    /// Returns a builder, to configure the coalesced store.
+    pub fn builder(store: S) -> CoalescedBuilder<S> {
+        CoalescedBuilder::new(store)
     }
 }
 
 impl<S: Store + 'static, C: Clock + 'static> Coalesced<S, C> {
-    /// The same, with a clock to measure the [`patience`](Self::patience) by. It decides nothing else.
-    pub fn with_clock(store: S, clock: C) -> Self {
-        let shared = Shared { store, clock, lanes: Lanes::default() };
-        Self { shared: Arc::new(shared), settings: Settings::default() }
-    }
-
-    /// How many calls of a lane are under way at once before checks start to gather; 4 unless said, and at most 16. More of
-    /// them keep a server busy while answers are handed out, fewer make batches larger. With 1, a key is never asked about
-    /// by two calls at once, which stores want that would have to decide one of them again.
-    #[must_use]
-    pub fn in_flight(mut self, calls: u32) -> Self {
-        self.settings.in_flight = calls.clamp(1, MOST_CALLS);
-        self
-    }
-
-    /// How old the newest call of a lane may get before an arrival overtakes it; 10 ms unless said. Up to 16 calls of a lane are
-    /// under way at once then.
-    #[must_use]
-    pub fn patience(mut self, patience: Duration) -> Self {
-        self.settings.patience = patience;
-        self
-    }
-
-    /// The store that is asked.
+    /// Returns the inner store.
     pub fn store(&self) -> &S {
-        &self.shared.store
+        &self.coalescer.store
     }
 
-    /// The lane of a request, if all of its charges share one.
-    fn common_lane(&self, request: Request<'_>) -> Option<u64> {
-        let (first, rest) = request.charges().split_first()?;
-        let lane = self.shared.store.route(first);
-        rest.iter().all(|charge| self.shared.store.route(charge) == lane).then_some(lane)
+    /// Returns what has been counted since the coalesced store was built.
+    pub fn stats(&self) -> CoalescedStats {
+        self.coalescer.counters.read(self.coalescer.routes.counts())
     }
-
-    /// Decides alone by `alone`, or together with others what `waiting` makes.
-    async fn go<T, F: Future<Output = Result<T, StoreError>>>(
-        &self,
-        lane: u64,
-        alone: impl FnOnce() -> F,
-        waiting: impl FnOnce() -> Waiting,
-        told: impl FnOnce(Verdict) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let Shared { lanes, clock, .. } = &*self.shared;
-        match lanes.arrive(lane, &self.settings, clock, waiting) {
-            Arrival::Alone(ticket) => {
-                let _until_the_end = Alone::new(&self.shared, self.settings, ticket);
-                alone().await
-            }
-            Arrival::Wait(waiter, ticket) => {
-                if let Some(ticket) = ticket {
-                    start(&self.shared, self.settings, ticket);
-                }
-                match waiter.await {
-                    Told::Answer(answer) => answer.and_then(told),
-                    Told::AskYourself => alone().await,
-                }
-            }
-        }
-    }
-}
-
-impl<S: Store + 'static, C: Clock + 'static> Store for Coalesced<S, C> {
-    fn capability(&self) -> Capability {
-        self.shared.store.capability()
-    }
-
-    async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
-        request.supported()?;
-        let alone = || self.shared.store.decide(request, now);
-        let Some(lane) = self.common_lane(request) else { return alone().await };
-        self.go(lane, alone, || Waiting { request: OwnedRequest::from(request), now }, Ok).await
-    }
-
-    async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
-        charge.supported()?;
-        let store = &self.shared.store;
-        let alone = || store.decide_one(charge, clock);
-        let waiting = || Waiting { request: OwnedRequest::from(charge), now: clock.now() };
-        self.go(store.route(charge), alone, waiting, only_decision).await
-    }
-
-    fn decide_batch(
-        &self,
-        batch: &[Run<'_>],
-        now: Time,
-    ) -> impl Future<Output = Vec<Result<RunVerdict, StoreError>>> + Send {
-        self.shared.store.decide_batch(batch, now)
-    }
-
-    fn route(&self, charge: &Charge<'_>) -> u64 {
-        self.shared.store.route(charge)
-    }
-
-    fn decide_detached(&self, request: Request<'_>, now: Time) {
-        self.shared.store.decide_detached(request, now);
-    }
-
-    fn export(
-        &self,
-        limit: &Limit,
-        key: Key<'_>,
-        now: Time,
-    ) -> impl Future<Output = Result<Export, StoreError>> + Send {
-        self.shared.store.export(limit, key, now)
-    }
-
-    fn apply_deltas(
-        &self,
-        request: Request<'_>,
-        now: Time,
-    ) -> impl Future<Output = Result<Vec<Export>, StoreError>> + Send {
-        self.shared.store.apply_deltas(request, now)
-    }
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "what a caller does with its verdict")]
-fn only_decision(verdict: Verdict) -> Result<Decision, StoreError> {
-    let missing = || StoreError::new(ErrorKind::Internal, "the store answered a charge without a decision");
-    verdict.decisions().first().copied().ok_or_else(missing)
 }
 
 impl<S, C> Clone for Coalesced<S, C> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), settings: self.settings }
+        Self { coalescer: Arc::clone(&self.coalescer) }
     }
 }
 
 impl<S: fmt::Debug, C> fmt::Debug for Coalesced<S, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Coalesced")
-            .field("store", &self.shared.store)
-            .field("settings", &self.settings)
+            .field("store", &self.coalescer.store)
+            .field("limits", &self.coalescer.routes.limits)
             .finish_non_exhaustive()
     }
 }

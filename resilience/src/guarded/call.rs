@@ -1,4 +1,4 @@
-//! A call that ends in time, whatever happens inside of it.
+//! A call with a deadline, whose panics are failures.
 
 use std::future::{Future, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,44 +10,44 @@ use tokio::runtime::Handle;
 use tokio::time::timeout;
 use tollgate_core::{ErrorKind, StoreError};
 
-/// How a call ended that gave no answer.
+/// Why a call failed.
 #[derive(Clone, Debug)]
-pub(crate) enum Failure {
-    /// It said so itself.
+pub(super) enum Failure {
+    /// The store returned an error.
     Error(StoreError),
-    /// No answer in time.
-    Late(Duration),
-    /// A bug in it.
+    /// The deadline, which was this long, passed.
+    Timeout(Duration),
+    /// The store panicked.
     Panic,
 }
 
 impl Failure {
-    pub(crate) fn into_error(self) -> StoreError {
+    pub(super) fn into_error(self) -> StoreError {
         match self {
             Self::Error(error) => error,
-            Self::Late(deadline) => {
+            Self::Timeout(deadline) => {
                 StoreError::new(ErrorKind::Timeout, format!("the store did not answer within {deadline:?}"))
                     .with_unknown_effect()
             }
-            // Not what the panic says: that may be about a key. The process's panic hook has printed it.
+            // Without the panic message, which may contain a key. The process's panic hook has printed it.
             Self::Panic => StoreError::new(ErrorKind::Internal, "the store panicked").with_unknown_effect(),
         }
     }
 }
 
-/// Runs a piece of code whose panic is no more than a failure.
-pub(crate) fn contained<T>(code: impl FnOnce() -> T) -> Result<T, Failure> {
-    // What it leaves behind is its own: nothing of ours is changed in there.
+/// Runs code whose panic is a failure.
+pub(super) fn catch_panic<T>(code: impl FnOnce() -> T) -> Result<T, Failure> {
+    // Unwind safe: the code changes only the store's own state.
     catch_unwind(AssertUnwindSafe(code)).map_err(|_| Failure::Panic)
 }
 
-/// Waits for a call, but not longer than `deadline`, and not for one that panicked. The call is pinned by whoever makes
-/// it: those of remote stores are large, and would be moved more than once.
-pub(crate) async fn within<T>(
+/// Awaits a call until it answers, panics, or the deadline passes. The caller pins it: the futures of remote stores are
+/// large, and would be moved more than once.
+pub(super) async fn with_deadline<T>(
     deadline: Duration,
     mut call: Pin<&mut impl Future<Output = T>>,
 ) -> Result<T, Failure> {
-    let mut poll = |context: &mut Context<'_>| match contained(|| call.as_mut().poll(context)) {
+    let mut poll = |context: &mut Context<'_>| match catch_panic(|| call.as_mut().poll(context)) {
         Ok(Poll::Ready(answer)) => Poll::Ready(Ok(answer)),
         Ok(Poll::Pending) => Poll::Pending,
         Err(panic) => Poll::Ready(Err(panic)),
@@ -57,9 +57,9 @@ pub(crate) async fn within<T>(
         return answer;
     }
     if Handle::try_current().is_err() {
-        // Somebody else's runtime: there is no timer to wake us up.
+        // Another runtime drives this future: there is no timer.
         return poll_fn(poll).await;
     }
-    // A timer is large, and those who never wait would carry the room for it about.
-    Box::pin(timeout(deadline, poll_fn(poll))).await.unwrap_or(Err(Failure::Late(deadline)))
+    // Boxed, because a timer is large: the futures of calls that never wait stay small.
+    Box::pin(timeout(deadline, poll_fn(poll))).await.unwrap_or(Err(Failure::Timeout(deadline)))
 }

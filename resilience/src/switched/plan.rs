@@ -1,4 +1,4 @@
-//! What happens to a whole request: which parts of it the store is asked, and how the answers become one verdict again.
+//! How a run is handled: which parts of it are sent to the store, and how the results become verdicts.
 
 use smallvec::SmallVec;
 use tollgate_core::store::{RawDecision, Run, RunVerdict};
@@ -6,140 +6,144 @@ use tollgate_core::{
     Charge, Decision, Effect, ErrorKind, IdempotencyKey, Request, Source, StoreError, Time, Verdict,
 };
 
-use super::fate::Fate;
-use super::settings::Settings;
+use super::handling::Handling;
+use super::table::SwitchTable;
 
-/// What a store answers to a run.
-pub(super) type Answer = Result<RunVerdict, StoreError>;
+/// The store's result of a run.
+pub(super) type RunResult = Result<RunVerdict, StoreError>;
 
-/// Where the ids of watched charges begin: stores that cut requests to pieces themselves count theirs from zero.
-const WATCHED: u32 = 1 << 31;
-/// The id of what gives watched charges back, so that a repeated call gives them back once.
-const GIVEN_BACK: u32 = u32::MAX;
+/// The part of the idempotency key of the first shadowed charge. Stores that split requests count theirs from zero.
+const SHADOWED_PART: u32 = 1 << 31;
+/// The part of the idempotency key of compensating refunds, so that a repeated call refunds once.
+const COMPENSATION_PART: u32 = u32::MAX;
 
-/// A run of requests, some of whose charges are not simply the store's business.
-pub(super) struct Plan<'a> {
+/// The plan for a run that the switches change.
+pub(super) struct RequestPlan<'a> {
     run: Run<'a>,
     /// One per charge.
-    fates: SmallVec<[Fate; 4]>,
-    /// Those that the store decides: a smaller request, all or nothing among themselves.
+    handling: SmallVec<[Handling; 4]>,
+    /// The enforced charges: a smaller request, which stays all or nothing.
     enforced: SmallVec<[Charge<'a>; 4]>,
 }
 
-impl<'a> Plan<'a> {
-    /// `None` if the store decides all of it.
-    pub(super) fn of(settings: &Settings, run: Run<'a>) -> Option<Self> {
+impl<'a> RequestPlan<'a> {
+    /// Creates the plan for a run. `None` if the store decides all of it.
+    pub(super) fn new(table: &SwitchTable, run: Run<'a>) -> Option<Self> {
         let charges = run.request().charges();
-        let mut fates: SmallVec<[Fate; 4]> = charges.iter().map(|charge| settings.fate(charge)).collect();
-        if fates.iter().all(Fate::is_asked) {
+        let mut handling: SmallVec<[Handling; 4]> =
+            charges.iter().map(|charge| table.handling(charge)).collect();
+        if handling.iter().all(Handling::is_enforced) {
             return None;
         }
-        if fates.iter().any(Fate::is_barred) {
-            // All of it is turned away: there is nothing left to ask.
-            for fate in fates.iter_mut().filter(|fate| !fate.is_barred()) {
-                *fate = Fate::Passes;
+        if handling.iter().any(Handling::is_deny_listed) {
+            // The whole request is denied, so nothing is sent to the store.
+            for other in handling.iter_mut().filter(|handling| !handling.is_deny_listed()) {
+                *other = Handling::Bypassed;
             }
         }
-        let asked = charges.iter().zip(&fates).filter(|(_, fate)| fate.is_asked());
-        let enforced = asked.map(|(charge, _)| *charge).collect();
-        Some(Self { run, fates, enforced })
+        let enforced = charges.iter().zip(&handling).filter(|(_, handling)| handling.is_enforced());
+        let enforced = enforced.map(|(charge, _)| *charge).collect();
+        Some(Self { run, handling, enforced })
     }
 
-    /// What the store is asked: first what it decides, then each watched charge by itself, so that none of them can
-    /// turn the rest away.
+    /// Returns the runs for the store: first the enforced charges, then each shadowed charge by itself, so that none of
+    /// them can deny the rest.
     pub(super) fn runs(&self) -> impl Iterator<Item = Run<'_>> {
-        let (id, count) = (self.run.request().idempotency_key(), self.run.count());
-        let enforced = (!self.enforced.is_empty()).then(|| named(&self.enforced, id));
-        let watched = self.watched().map(move |(index, charge)| {
-            named(std::slice::from_ref(charge), id.map(|id| self.id_of_watched(id, index)))
+        let (key, count) = (self.run.request().idempotency_key(), self.run.count());
+        let enforced = (!self.enforced.is_empty()).then(|| request(&self.enforced, key));
+        let shadowed = self.shadowed().map(move |(index, charge)| {
+            request(std::slice::from_ref(charge), key.map(|key| self.shadowed_key(key, index)))
         });
-        enforced.into_iter().chain(watched).map(move |request| Run::new(request, count))
+        enforced.into_iter().chain(shadowed).map(move |request| Run::new(request, count))
     }
 
-    /// A charge that is all of its request keeps its id, so that a repetition is known whichever way the switch is by
-    /// then.
-    fn id_of_watched(&self, id: IdempotencyKey, index: usize) -> IdempotencyKey {
+    /// Returns the idempotency key of a shadowed charge. A charge that is the whole request keeps the key, so that a
+    /// repetition is recognized even if the switch has changed.
+    fn shadowed_key(&self, key: IdempotencyKey, index: usize) -> IdempotencyKey {
         match u32::try_from(index) {
-            _ if self.fates.len() == 1 => id,
-            Ok(index) => id.part(WATCHED.saturating_add(index)),
-            Err(_) => id.part(GIVEN_BACK - 1),
+            _ if self.handling.len() == 1 => key,
+            Ok(index) => key.part(SHADOWED_PART.saturating_add(index)),
+            Err(_) => key.part(COMPENSATION_PART - 1),
         }
     }
 
-    fn watched(&self) -> impl Iterator<Item = (usize, &Charge<'a>)> {
-        let charges = self.run.request().charges().iter().zip(&self.fates).enumerate();
-        charges
-            .filter_map(|(index, (charge, fate))| matches!(fate, Fate::Watched(_)).then_some((index, charge)))
+    fn shadowed(&self) -> impl Iterator<Item = (usize, &Charge<'a>)> {
+        let charges = self.run.request().charges().iter().zip(&self.handling).enumerate();
+        charges.filter_map(|(index, (charge, handling))| {
+            matches!(handling, Handling::Shadowed(_)).then_some((index, charge))
+        })
     }
 
-    /// Puts the verdicts together from the answers to [`runs`](Self::runs). What was taken by watched charges of requests
-    /// that did not pass goes to `give_back`: had their limits been enforced, nothing would have been debited.
-    pub(super) fn conclude(
+    /// Assembles the verdicts from the results of [`runs`](Self::runs). `compensate` receives the compensating refunds
+    /// of shadowed charges whose request did not pass: with an enforced limit, nothing would have been debited.
+    pub(super) fn assemble(
         &self,
-        answers: &mut impl Iterator<Item = Answer>,
+        results: &mut impl Iterator<Item = RunResult>,
         now: Time,
-        give_back: impl FnOnce(Request<'_>),
-    ) -> Answer {
-        let mut next = || answers.next().unwrap_or_else(|| Err(unanswered()));
+        compensate: impl FnOnce(Request<'_>),
+    ) -> RunResult {
+        let mut next = || results.next().unwrap_or_else(|| Err(missing_result()));
         let enforced = if self.enforced.is_empty() { None } else { Some(next()) };
-        let watched: SmallVec<[Answer; 4]> = self.watched().map(|_| next()).collect();
-        let mut taken_in_vain = Vec::new();
-        let told = match enforced.transpose() {
+        let shadowed: SmallVec<[RunResult; 4]> = self.shadowed().map(|_| next()).collect();
+        let mut compensations = Vec::new();
+        let result = match enforced.transpose() {
             Ok(enforced) => (0..self.run.count() as usize)
-                .map(|index| self.verdict(index, enforced.as_ref(), &watched, now, &mut taken_in_vain))
+                .map(|index| self.verdict(index, enforced.as_ref(), &shadowed, now, &mut compensations))
                 .collect::<Result<_, _>>()
                 .map(RunVerdict::from_verdicts),
             Err(error) => {
                 if error.effect() == Effect::None {
-                    for ((_, charge), answer) in self.watched().zip(&watched) {
-                        let verdicts = answer.iter().flat_map(RunVerdict::verdicts);
-                        taken_in_vain.extend(verdicts.filter_map(|verdict| undo(charge, verdict)));
+                    for ((_, charge), result) in self.shadowed().zip(&shadowed) {
+                        let verdicts = result.iter().flat_map(RunVerdict::verdicts);
+                        compensations.extend(verdicts.filter_map(|verdict| compensation(charge, verdict)));
                     }
                 }
                 Err(error)
             }
         };
-        if !taken_in_vain.is_empty() {
-            give_back(named(
-                &taken_in_vain,
-                self.run.request().idempotency_key().map(|id| id.part(GIVEN_BACK)),
-            ));
+        if !compensations.is_empty() {
+            let key = self.run.request().idempotency_key();
+            compensate(request(&compensations, key.map(|key| key.part(COMPENSATION_PART))));
         }
-        told
+        result
     }
 
-    /// The verdict on one request of the run.
+    /// Assembles the verdict on one request of the run.
     fn verdict(
         &self,
         index: usize,
         enforced: Option<&RunVerdict>,
-        watched: &[Answer],
+        shadowed: &[RunResult],
         now: Time,
-        taken_in_vain: &mut Vec<Charge<'a>>,
+        compensations: &mut Vec<Charge<'a>>,
     ) -> Result<Verdict, StoreError> {
-        let enforced = enforced.map(|run| run.verdicts().get(index).ok_or_else(unanswered)).transpose()?;
-        let mut watched =
-            watched.iter().map(|answer| answer.as_ref().ok().and_then(|run| run.verdicts().get(index)));
+        let enforced =
+            enforced.map(|run| run.verdicts().get(index).ok_or_else(missing_result)).transpose()?;
+        let mut shadowed =
+            shadowed.iter().map(|result| result.as_ref().ok().and_then(|run| run.verdicts().get(index)));
         let mut decided = enforced.map_or(&[][..], Verdict::decisions).iter();
         let mut decided_at = enforced.map(Verdict::decided_at);
-        let denied = enforced.is_some_and(Verdict::is_denied) || self.fates.iter().any(Fate::is_barred);
+        let denied =
+            enforced.is_some_and(Verdict::is_denied) || self.handling.iter().any(Handling::is_deny_listed);
         let mut decisions: SmallVec<[Decision; 4]> = SmallVec::new();
-        for (charge, fate) in self.run.request().charges().iter().zip(&self.fates) {
-            decisions.push(match fate {
-                Fate::Asked => *decided.next().ok_or_else(unanswered)?,
-                Fate::Passes if denied => taking_nothing(RawDecision::allow(charge, Source::Switch).into()),
-                Fate::Passes => RawDecision::allow(charge, Source::Switch).into(),
-                Fate::DenyListed => RawDecision::deny_listed(charge).into(),
-                Fate::Watched(watch) => {
-                    let answer = watched.next().flatten();
-                    decided_at = decided_at.or(answer.map(Verdict::decided_at));
-                    let told =
-                        watch.told(charge, answer.and_then(|verdict| verdict.decisions().first().copied()));
+        for (charge, handling) in self.run.request().charges().iter().zip(&self.handling) {
+            decisions.push(match handling {
+                Handling::Enforced => *decided.next().ok_or_else(missing_result)?,
+                Handling::Bypassed if denied => {
+                    granting_nothing(RawDecision::allow(charge, Source::Switch).into())
+                }
+                Handling::Bypassed => RawDecision::allow(charge, Source::Switch).into(),
+                Handling::DenyListed => RawDecision::deny_listed(charge).into(),
+                Handling::Shadowed(counters) => {
+                    let verdict = shadowed.next().flatten();
+                    decided_at = decided_at.or(verdict.map(Verdict::decided_at));
+                    let decision = verdict.and_then(|verdict| verdict.decisions().first().copied());
+                    let decision = counters.shadow(charge, decision);
                     if denied {
-                        taken_in_vain.extend(answer.and_then(|verdict| undo(charge, verdict)));
-                        taking_nothing(told)
+                        compensations.extend(verdict.and_then(|verdict| compensation(charge, verdict)));
+                        granting_nothing(decision)
                     } else {
-                        told
+                        decision
                     }
                 }
             });
@@ -148,22 +152,23 @@ impl<'a> Plan<'a> {
     }
 }
 
-fn named<'c>(charges: &'c [Charge<'c>], id: Option<IdempotencyKey>) -> Request<'c> {
+fn request<'c>(charges: &'c [Charge<'c>], key: Option<IdempotencyKey>) -> Request<'c> {
     let request = Request::new(charges);
-    id.map_or(request, |id| request.with_idempotency_key(id))
+    key.map_or(request, |key| request.with_idempotency_key(key))
 }
 
-/// What gives a watched charge back, as far as it was debited where it would be given back.
-fn undo<'a>(charge: &Charge<'a>, verdict: &Verdict) -> Option<Charge<'a>> {
+/// Returns the compensating refund of a shadowed charge, if the store itself debited it.
+fn compensation<'a>(charge: &Charge<'a>, verdict: &Verdict) -> Option<Charge<'a>> {
     let decision = verdict.decisions().first().filter(|decision| decision.source() == Source::Store)?;
     charge.compensation(decision, verdict.decided_at())
 }
 
-/// It could have passed, but its request did not.
-fn taking_nothing(decision: Decision) -> Decision {
+/// The decision on a charge that could pass, but whose request was denied.
+fn granting_nothing(decision: Decision) -> Decision {
     RawDecision { granted: 0, ..decision.raw() }.into()
 }
 
-pub(super) fn unanswered() -> StoreError {
-    StoreError::new(ErrorKind::Internal, "the store answered a request in part only").with_unknown_effect()
+pub(super) fn missing_result() -> StoreError {
+    StoreError::new(ErrorKind::Internal, "the store returned no result for a part of a request")
+        .with_unknown_effect()
 }

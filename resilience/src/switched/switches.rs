@@ -1,4 +1,4 @@
-//! The handle: what an operator holds.
+//! The handle of an operator.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,49 +8,39 @@ use arc_swap::{ArcSwap, Guard};
 use tollgate_core::Key;
 use tollgate_core::store::OwnedKey;
 
-use super::settings::{Keys, Settings, Sought, Switch};
-use super::shadow::{ShadowReport, Watch};
+use super::shadow::{ShadowCounters, SwitchedStats};
+use super::table::{KeyRef, KeySet, LimitSwitch, SwitchTable};
 
-/// How a limit is switched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum LimitMode {
-    /// It is enforced.
-    On,
-    /// It is not asked: everything passes.
-    Off,
-    /// It is evaluated and counted, but denies nothing.
-    Shadow,
-}
-
-/// Which list a key is on.
+/// A list of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum KeyList {
-    /// It passes, whatever the limit.
-    Allowed,
-    /// It does not pass, whatever the limit.
-    Denied,
+    /// The allow list: its keys are allowed, whatever the limit.
+    Allow,
+    /// The deny list: its keys are denied, whatever the limit.
+    Deny,
 }
 
-/// What is switched, for an operator to look at. Names limits, never keys.
+/// The positions of all switches. Contains names of limits, never keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SwitchState {
-    /// Every limit is off.
+    /// Whether the kill switch is on: every limit is off.
     pub all_off: bool,
-    /// The names of limits that are off by themselves.
+    /// The names of the limits that are off.
     pub off: Vec<String>,
-    /// The names of limits that are only watched, and what they would have done.
-    pub shadow: Vec<(String, ShadowReport)>,
-    /// How many keys are listed as allowed.
-    pub allowed: usize,
-    /// How many keys are listed as denied.
-    pub denied: usize,
+    /// The names of the limits in shadow mode.
+    pub shadow: Vec<String>,
+    /// The number of keys on the allow list.
+    pub allow_listed: usize,
+    /// The number of keys on the deny list.
+    pub deny_listed: usize,
 }
 
-/// Turns limits off and on, and lists keys, while a program runs. Clones are the same switches; what is switched counts
-/// from the next call on, for every [`Switched`](crate::Switched) store that goes by them.
+/// Switches limits off, on, or to shadow mode, and lists keys, at run time.
+///
+/// Clones are the same switches. A change applies to every call that starts after it, of every
+/// [`Switched`](crate::Switched) store with these switches.
 ///
 /// ```
 /// use tollgate_core::{Limit, Limiter};
@@ -68,6 +58,7 @@ pub struct SwitchState {
 /// assert!(limiter.check_now(&api, "user:42").is_allowed());
 /// switches.shadow("api");
 /// assert!(limiter.check_now(&api, "user:42").is_shadowed());
+/// assert_eq!(switches.stats().shadow["api"].would_deny, 1);
 /// switches.on("api");
 /// switches.allow("user:42");
 /// assert!(limiter.check_now(&api, "user:42").is_allowed());
@@ -76,176 +67,167 @@ pub struct SwitchState {
 /// # Ok::<(), tollgate_core::LimitError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Switches(Arc<Panel>);
+pub struct Switches(Arc<LiveTable>);
 
 #[derive(Debug, Default)]
-struct Panel {
-    /// Whether anything is set at all, so that the usual case looks no further.
-    any: AtomicBool,
-    settings: ArcSwap<Settings>,
-    /// One change after the other; readers don't come here.
+struct LiveTable {
+    /// Whether the table differs from the default. If not, a call reads no more than this.
+    is_set: AtomicBool,
+    table: ArcSwap<SwitchTable>,
+    /// Serialises changes. Readers do not take it.
     changing: Mutex<()>,
 }
 
 impl Switches {
-    /// Everything is on, and no key is listed.
+    /// Creates switches: every limit is on, and no key is listed.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The kill switch: turns every limit off, those that are watched too. Keys that are listed as denied are still
-    /// turned away.
+    /// Turns the kill switch on: every limit is off, those in shadow mode included. Keys on the deny list are still
+    /// denied.
     pub fn all_off(&self) {
-        self.change(|settings| settings.all_off = true);
+        self.change(|table| table.all_off = true);
     }
 
-    /// Takes the kill switch back: every limit is again as it was switched by itself.
+    /// Turns the kill switch off: the switch of each limit applies again.
     pub fn all_on(&self) {
-        self.change(|settings| settings.all_off = false);
+        self.change(|table| table.all_off = false);
     }
 
-    /// Turns the limits of that name off.
+    /// Switches the limits with this name off: everything is allowed, and the store is not called.
     pub fn off(&self, limit: &str) {
         self.change_limits(|limits| {
-            limits.insert(limit.into(), Switch::Off);
+            limits.insert(limit.into(), LimitSwitch::Off);
         });
     }
 
-    /// Enforces the limits of that name again, whether they were off or only watched.
+    /// Switches the limits with this name on: they are enforced.
     pub fn on(&self, limit: &str) {
         self.change_limits(|limits| {
             limits.remove(limit);
         });
     }
 
-    /// Only watches the limits of that name: they are evaluated and counted as if enforced, and deny nothing. Counting
-    /// begins now, unless they are watched already.
+    /// Switches the limits with this name to shadow mode: they are evaluated and counted as if enforced, and deny
+    /// nothing. Starts new counters, except if they are in shadow mode already.
     pub fn shadow(&self, limit: &str) {
         self.change_limits(|limits| {
-            if !matches!(limits.get(limit), Some(Switch::Shadow(_))) {
-                limits.insert(limit.into(), Switch::Shadow(Arc::new(Watch::default())));
+            if !matches!(limits.get(limit), Some(LimitSwitch::Shadow(_))) {
+                limits.insert(limit.into(), LimitSwitch::Shadow(Arc::new(ShadowCounters::default())));
             }
         });
     }
 
-    /// Lets a key pass, whatever the limit. Takes it off the other list. Copies the list: for many keys at once there
-    /// is [`set_allowed`](Self::set_allowed).
+    /// Adds a key to the allow list, and removes it from the deny list. Copies the list; for many keys, use
+    /// [`set_allow_list`](Self::set_allow_list).
     pub fn allow<'k>(&self, key: impl Into<Key<'k>>) {
         let key = OwnedKey::from(key.into());
-        self.change(|settings| {
-            remove(&mut settings.denied, key.as_key());
-            Arc::make_mut(&mut settings.allowed).insert(key);
+        self.change(|table| {
+            remove(&mut table.deny_list, key.as_key());
+            Arc::make_mut(&mut table.allow_list).insert(key);
         });
     }
 
-    /// Turns a key away, whatever the limit. Takes it off the other list. Copies the list: for many keys at once there
-    /// is [`set_denied`](Self::set_denied).
+    /// Adds a key to the deny list, and removes it from the allow list. Copies the list; for many keys, use
+    /// [`set_deny_list`](Self::set_deny_list).
     pub fn deny<'k>(&self, key: impl Into<Key<'k>>) {
         let key = OwnedKey::from(key.into());
-        self.change(|settings| {
-            remove(&mut settings.allowed, key.as_key());
-            Arc::make_mut(&mut settings.denied).insert(key);
+        self.change(|table| {
+            remove(&mut table.allow_list, key.as_key());
+            Arc::make_mut(&mut table.deny_list).insert(key);
         });
     }
 
-    /// Takes a key off the list it is on.
+    /// Removes a key from both lists.
     pub fn unlist<'k>(&self, key: impl Into<Key<'k>>) {
         let key = key.into();
-        self.change(|settings| {
-            remove(&mut settings.allowed, key);
-            remove(&mut settings.denied, key);
+        self.change(|table| {
+            remove(&mut table.allow_list, key);
+            remove(&mut table.deny_list, key);
         });
     }
 
-    /// Replaces the whole list of those that pass. Leaves the other list alone, so that both can be replaced in any
-    /// order; a key on both is denied.
-    pub fn set_allowed<'k, K: Into<Key<'k>>>(&self, keys: impl IntoIterator<Item = K>) {
+    /// Replaces the allow list. The deny list does not change, so that both can be replaced in any order; a key on both
+    /// is denied.
+    pub fn set_allow_list<'k, K: Into<Key<'k>>>(&self, keys: impl IntoIterator<Item = K>) {
         let keys = owned(keys);
-        self.change(|settings| settings.allowed = keys);
+        self.change(|table| table.allow_list = keys);
     }
 
-    /// Replaces the whole list of those that don't pass. Leaves the other list alone, so that both can be replaced in
-    /// any order; a key on both is denied.
-    pub fn set_denied<'k, K: Into<Key<'k>>>(&self, keys: impl IntoIterator<Item = K>) {
+    /// Replaces the deny list. The allow list does not change, so that both can be replaced in any order; a key on both
+    /// is denied.
+    pub fn set_deny_list<'k, K: Into<Key<'k>>>(&self, keys: impl IntoIterator<Item = K>) {
         let keys = owned(keys);
-        self.change(|settings| settings.denied = keys);
+        self.change(|table| table.deny_list = keys);
     }
 
-    /// What is switched.
+    /// Returns the positions of all switches.
     pub fn state(&self) -> SwitchState {
-        let settings = self.0.settings.load();
+        let table = self.0.table.load();
         let mut state = SwitchState {
-            all_off: settings.all_off,
-            allowed: settings.allowed.len(),
-            denied: settings.denied.len(),
+            all_off: table.all_off,
+            allow_listed: table.allow_list.len(),
+            deny_listed: table.deny_list.len(),
             ..SwitchState::default()
         };
-        for (name, switch) in settings.limits.iter() {
+        for (name, switch) in table.limits.iter() {
             match switch {
-                Switch::Off => state.off.push(name.to_string()),
-                Switch::Shadow(watch) => state.shadow.push((name.to_string(), watch.report())),
+                LimitSwitch::Off => state.off.push(name.to_string()),
+                LimitSwitch::Shadow(_) => state.shadow.push(name.to_string()),
             }
         }
         state
     }
 
-    /// How the limits of that name are switched, the kill switch included.
-    pub fn mode(&self, limit: &str) -> LimitMode {
-        let settings = self.0.settings.load();
-        match settings.limits.get(limit) {
-            _ if settings.all_off => LimitMode::Off,
-            Some(Switch::Off) => LimitMode::Off,
-            Some(Switch::Shadow(_)) => LimitMode::Shadow,
-            None => LimitMode::On,
+    /// Returns the list that a key is on. A key on both is on the deny list.
+    pub fn list_of<'k>(&self, key: impl Into<Key<'k>>) -> Option<KeyList> {
+        let (table, key) = (self.0.table.load(), key.into());
+        if table.is_deny_listed(key) {
+            return Some(KeyList::Deny);
         }
+        table.is_allow_listed(key).then_some(KeyList::Allow)
     }
 
-    /// Which list a key is on: the one that counts, if it was set on both.
-    pub fn listed<'k>(&self, key: impl Into<Key<'k>>) -> Option<KeyList> {
-        let (settings, key) = (self.0.settings.load(), key.into());
-        if settings.denies(key) {
-            return Some(KeyList::Denied);
-        }
-        settings.allows(key).then_some(KeyList::Allowed)
+    /// Returns what has been counted of limits in shadow mode.
+    pub fn stats(&self) -> SwitchedStats {
+        let table = self.0.table.load();
+        let shadow = table.limits.iter().filter_map(|(name, switch)| match switch {
+            LimitSwitch::Shadow(counters) => Some((name.to_string(), counters.read())),
+            LimitSwitch::Off => None,
+        });
+        SwitchedStats { shadow: shadow.collect() }
     }
 
-    /// What the limits of that name would have done since they were switched to shadow; `None` if they are not watched.
-    pub fn shadow_report(&self, limit: &str) -> Option<ShadowReport> {
-        match self.0.settings.load().limits.get(limit) {
-            Some(Switch::Shadow(watch)) => Some(watch.report()),
-            Some(Switch::Off) | None => None,
-        }
-    }
-
-    /// What is set, if anything is.
+    /// Returns the table, if it differs from the default.
     #[inline]
-    pub(super) fn settings(&self) -> Option<Guard<Arc<Settings>>> {
-        self.0.any.load(Ordering::Acquire).then(|| self.0.settings.load())
+    pub(super) fn table(&self) -> Option<Guard<Arc<SwitchTable>>> {
+        self.0.is_set.load(Ordering::Acquire).then(|| self.0.table.load())
     }
 
-    fn change(&self, change: impl FnOnce(&mut Settings)) {
-        // Whoever panicked here has left the settings as they were.
+    fn change(&self, change: impl FnOnce(&mut SwitchTable)) {
+        // A panic in `change` leaves the old table in place.
         let _changing = self.0.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut settings = Settings::clone(&self.0.settings.load());
-        change(&mut settings);
-        let any = !settings.is_plain();
-        self.0.settings.store(Arc::new(settings));
-        // Later than the settings: whoever sees that something is set sees what.
-        self.0.any.store(any, Ordering::Release);
+        let mut table = SwitchTable::clone(&self.0.table.load());
+        change(&mut table);
+        let is_set = !table.is_default();
+        self.0.table.store(Arc::new(table));
+        // After the table: a reader that sees the flag sees the table, too.
+        self.0.is_set.store(is_set, Ordering::Release);
     }
 
-    fn change_limits(&self, change: impl FnOnce(&mut BTreeMap<Box<str>, Switch>)) {
-        self.change(|settings| change(Arc::make_mut(&mut settings.limits)));
+    fn change_limits(&self, change: impl FnOnce(&mut BTreeMap<Box<str>, LimitSwitch>)) {
+        self.change(|table| change(Arc::make_mut(&mut table.limits)));
     }
 }
 
-fn owned<'k, K: Into<Key<'k>>>(keys: impl IntoIterator<Item = K>) -> Arc<Keys> {
+fn owned<'k, K: Into<Key<'k>>>(keys: impl IntoIterator<Item = K>) -> Arc<KeySet> {
     Arc::new(keys.into_iter().map(|key| OwnedKey::from(key.into())).collect())
 }
 
-/// Copies the list only if the key is on it.
-fn remove(keys: &mut Arc<Keys>, key: Key<'_>) {
-    if keys.contains(&Sought(key)) {
-        Arc::make_mut(keys).swap_remove(&Sought(key));
+/// Removes a key. Copies the list only if the key is on it.
+fn remove(keys: &mut Arc<KeySet>, key: Key<'_>) {
+    if keys.contains(&KeyRef(key)) {
+        Arc::make_mut(keys).swap_remove(&KeyRef(key));
     }
 }

@@ -1,11 +1,12 @@
-//! Few calls for many checks, on a store that does as it is told. One thread and no time that passes by itself, so that
-//! every test knows what happens in which order.
+//! Coalescing on a scripted store. There is one thread, and time does not pass by itself, so that every test knows what
+//! happens in which order.
 
-mod counting;
-mod gathered;
-mod going_away;
-mod going_wrong;
+mod batching;
+mod cancellation;
+#[path = "../delayed/mod.rs"]
+mod delayed;
+mod exactness;
+mod failures;
 mod overtaking;
 mod scripted;
-#[path = "../yielding/mod.rs"]
-mod yielding;
+mod stats;

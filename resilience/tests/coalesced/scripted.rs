@@ -1,4 +1,4 @@
-//! A store that remembers what it was asked, answers when a test lets it, and fails as told.
+//! A store that records its calls, replies when a test releases them, and fails on demand.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -6,76 +6,87 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
-use tollgate_core::{Charge, Clock, Decision};
-use tollgate_core::{ErrorKind, Key, Limit, ManualClock, Request, StoreError, Time, Verdict};
-use tollgate_resilience::Coalesced;
+use tollgate_core::{
+    Charge, Clock, Decision, ErrorKind, Key, Limit, ManualClock, Request, StoreError, Time, Verdict,
+};
+use tollgate_resilience::{Coalesced, CoalescedBuilder};
 use tollgate_store_memory::MemoryStore;
 
 pub(crate) const NOW: Time = Time::from_secs(1_790_000_000);
 
-/// How a call goes wrong.
+/// How a call fails.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fault {
-    Fails,
-    Panics,
-    /// The answers lack the last verdict of every run.
-    FallsShort,
+    Error,
+    Panic,
+    /// The last verdict of every run is missing.
+    MissingVerdict,
 }
 
-/// What a call was about, in short: `alone a:1`, or runs such as `3×a:1`.
-pub(crate) type Asked = Vec<String>;
+/// A call in short: `direct a:1`, or its runs, such as `3×a:1`.
+pub(crate) type RecordedCall = Vec<String>;
 
-pub(crate) struct Scripted {
+pub(crate) struct ScriptedStore {
     memory: MemoryStore,
-    /// Calls that are not answered yet, by their numbers.
+    /// The indexes of calls that get no reply yet.
     held: watch::Sender<BTreeSet<usize>>,
     faults: Mutex<BTreeMap<usize, Fault>>,
-    calls: Mutex<Vec<Asked>>,
+    calls: Mutex<Vec<RecordedCall>>,
     ended: AtomicUsize,
 }
 
-/// A scripted store behind a wrapper whose patience goes by `clock`.
-pub(crate) struct Stand {
-    pub(crate) script: Arc<Scripted>,
-    pub(crate) store: Coalesced<Arc<Scripted>, ManualClock>,
+type Coalescing = CoalescedBuilder<Arc<ScriptedStore>, ManualClock>;
+
+/// A coalesced scripted store, with one call in flight by default. The clock measures the age of calls.
+pub(crate) struct Fixture {
+    pub(crate) script: Arc<ScriptedStore>,
+    pub(crate) store: Coalesced<Arc<ScriptedStore>, ManualClock>,
     pub(crate) clock: ManualClock,
 }
 
-impl Stand {
-    /// The calls with these numbers, counted from zero, are not answered before they are let go.
+impl Fixture {
+    /// Holds the calls with these indexes until they are released.
     pub(crate) fn holding(held: impl IntoIterator<Item = usize>) -> Self {
-        let script = Arc::new(Scripted {
-            memory: MemoryStore::config().keys(4_096).build(),
+        Self::configured(held, |builder| builder)
+    }
+
+    pub(crate) fn configured(
+        held: impl IntoIterator<Item = usize>,
+        configure: impl FnOnce(Coalescing) -> Coalescing,
+    ) -> Self {
+        let script = Arc::new(ScriptedStore {
+            memory: MemoryStore::config().max_keys(4_096).build(),
             held: watch::Sender::new(held.into_iter().collect()),
             faults: Mutex::default(),
             calls: Mutex::default(),
             ended: AtomicUsize::new(0),
         });
         let clock = ManualClock::default();
-        Self { store: Coalesced::with_clock(Arc::clone(&script), clock.clone()).in_flight(1), script, clock }
+        let builder = Coalesced::builder(Arc::clone(&script)).clock(clock.clone()).max_in_flight(1);
+        Self { store: configure(builder).build(), script, clock }
     }
 
-    pub(crate) fn going_wrong(self, call: usize, fault: Fault) -> Self {
+    pub(crate) fn failing(self, call: usize, fault: Fault) -> Self {
         self.script.faults.lock().unwrap_or_else(PoisonError::into_inner).insert(call, fault);
         self
     }
 
-    pub(crate) fn let_go(&self, call: usize) {
+    pub(crate) fn release(&self, call: usize) {
         self.script.held.send_modify(|held| {
             held.remove(&call);
         });
     }
 
-    pub(crate) fn calls(&self) -> Vec<Asked> {
+    pub(crate) fn calls(&self) -> Vec<RecordedCall> {
         self.script.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Calls that are over: answered, failed, or given up.
+    /// Returns how many calls have ended: answered, failed, or abandoned.
     pub(crate) fn ended(&self) -> usize {
         self.script.ended.load(Ordering::Relaxed)
     }
 
-    /// A check in a task of its own, which has got as far as it can when this returns.
+    /// Starts a check in a task, and lets it run as far as it can.
     pub(crate) async fn check(
         &self,
         limit: &Limit,
@@ -88,80 +99,86 @@ impl Stand {
             let charge = limit.charge(Key::new(&namespace, &entity)).with_cost(cost);
             store.decide_one(&charge, &NOW).await
         });
-        everybody_moves().await;
+        run_all_tasks().await;
         task
+    }
+
+    /// Returns what remains of a limit on the store itself.
+    pub(crate) async fn remaining(&self, limit: &Limit, key: &str) -> u32 {
+        let charge = limit.charge(key).with_cost(0);
+        let decision = self.script.memory.decide_one(&charge, &NOW).await;
+        decision.expect("the memory store decides").remaining()
     }
 }
 
-/// Lets all tasks run until nothing moves any more. There is one thread, and nothing here waits for time.
-pub(crate) async fn everybody_moves() {
+/// Lets all tasks run as far as they can. There is one thread, and no task waits for time.
+pub(crate) async fn run_all_tasks() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
     }
 }
 
-/// What comes of it, without anything else that a test would have to do first.
-pub(crate) async fn soon<F: Future>(answer: F) -> F::Output {
+/// Awaits a future that needs nothing else from the test.
+pub(crate) async fn soon<F: Future>(future: F) -> F::Output {
     let too_long = async {
         for _ in 0..20 {
-            everybody_moves().await;
+            run_all_tasks().await;
         }
     };
     tokio::select! {
         biased;
-        answer = answer => answer,
-        () = too_long => panic!("somebody waits for ever"),
+        output = future => output,
+        () = too_long => panic!("a caller waits for ever"),
     }
 }
 
-/// What comes of a task.
+/// Awaits a task.
 pub(crate) async fn done<T>(task: tokio::task::JoinHandle<T>) -> T {
     soon(task).await.expect("no panic")
 }
 
-/// What is asked, in short.
-fn told(request: Request<'_>) -> String {
+fn in_short(request: Request<'_>) -> String {
     let charge =
         |charge: &Charge<'_>| format!("{}:{}", String::from_utf8_lossy(charge.key().entity()), charge.cost());
     request.charges().iter().map(charge).collect::<Vec<_>>().join("+")
 }
 
-impl Scripted {
-    async fn begin(&self, asked: Asked) -> (Option<Fault>, Ended<'_>) {
-        let ended = Ended(&self.ended);
-        let number = {
+impl ScriptedStore {
+    async fn start(&self, call: RecordedCall) -> (Option<Fault>, EndCounter<'_>) {
+        let ended = EndCounter(&self.ended);
+        let index = {
             let mut calls = self.calls.lock().unwrap_or_else(PoisonError::into_inner);
-            calls.push(asked);
+            calls.push(call);
             calls.len() - 1
         };
         let mut held = self.held.subscribe();
-        held.wait_for(|held| !held.contains(&number)).await.expect("the test goes on");
-        let fault = self.faults.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
-        assert!(!matches!(fault, Some(Fault::Panics)), "the store panics, as told");
+        held.wait_for(|held| !held.contains(&index)).await.expect("the test goes on");
+        let fault = self.faults.lock().unwrap_or_else(PoisonError::into_inner).remove(&index);
+        assert!(!matches!(fault, Some(Fault::Panic)), "injected");
         (fault, ended)
     }
 }
 
-struct Ended<'a>(&'a AtomicUsize);
+struct EndCounter<'a>(&'a AtomicUsize);
 
-impl Drop for Ended<'_> {
+impl Drop for EndCounter<'_> {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 fn unavailable() -> StoreError {
-    StoreError::new(ErrorKind::Unavailable, "not there, as told")
+    StoreError::new(ErrorKind::Unavailable, "injected")
 }
 
-impl Store for Scripted {
+impl Store for ScriptedStore {
     fn capability(&self) -> Capability {
         self.memory.capability()
     }
 
-    /// A call at once takes the same way as one without a shortcut.
+    /// Also called by `decide_one`, which has its default.
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
-        let (fault, _ended) = self.begin(vec![format!("alone {}", told(request))]).await;
+        let (fault, _ended) = self.start(vec![format!("direct {}", in_short(request))]).await;
         match fault {
             None => self.memory.decide(request, now).await,
             Some(_) => Err(unavailable()),
@@ -169,24 +186,24 @@ impl Store for Scripted {
     }
 
     async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {
-        let asked = batch.iter().map(|run| format!("{}×{}", run.count(), told(run.request()))).collect();
-        let (fault, _ended) = self.begin(asked).await;
-        let mut answers = self.memory.decide_batch(batch, now).await;
+        let runs = batch.iter().map(|run| format!("{}×{}", run.count(), in_short(run.request())));
+        let (fault, _ended) = self.start(runs.collect()).await;
+        let mut results = self.memory.decide_batch(batch, now).await;
         match fault {
             None => {}
-            Some(Fault::FallsShort) => {
-                for answer in &mut answers {
-                    let mut verdicts = answer.clone().expect("memory answers").into_verdicts();
+            Some(Fault::MissingVerdict) => {
+                for result in &mut results {
+                    let mut verdicts = result.clone().expect("the memory store decides").into_verdicts();
                     verdicts.pop();
-                    *answer = Ok(RunVerdict::from_verdicts(verdicts));
+                    *result = Ok(RunVerdict::from_verdicts(verdicts));
                 }
             }
-            Some(Fault::Fails | Fault::Panics) => return batch.iter().map(|_| Err(unavailable())).collect(),
+            Some(Fault::Error | Fault::Panic) => return batch.iter().map(|_| Err(unavailable())).collect(),
         }
-        answers
+        results
     }
 
-    /// As long as the namespace, so that tests can choose.
+    /// The length of the namespace, so that tests choose the route.
     fn route(&self, charge: &Charge<'_>) -> u64 {
         charge.key().namespace().len() as u64
     }
@@ -196,14 +213,7 @@ impl Store for Scripted {
     }
 }
 
-/// What is left of a limit, by the store itself.
-pub(crate) async fn left(stand: &Stand, limit: &Limit, key: &str) -> u32 {
-    let charge = limit.charge(key).with_cost(0);
-    let told = stand.script.memory.decide_one(&charge, &NOW).await;
-    told.expect("memory answers").remaining()
-}
-
-/// Time as somebody says.
+/// Returns a clock that shows this many nanoseconds after [`NOW`].
 pub(crate) fn at(nanos: u64) -> impl Clock {
     Time::from_nanos(NOW.nanos() + nanos)
 }

@@ -1,109 +1,111 @@
-//! A store that fails when told to.
+//! A store with injected faults, and the fixture around it.
 
 use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tollgate_core::store::{Capability, ClockSource, Export, Run, RunVerdict, Store};
+use tollgate_core::store::{Capability, ClockSource, Export, ImmediateStore, Run, RunVerdict, Store};
 use tollgate_core::{
-    Charge, Clock, Decision, ErrorKind, Event, Key, Limit, ManualClock, Observer, Request, StoreError, Time,
-    Verdict,
+    BreakerState, Charge, Clock, Decision, ErrorKind, Event, Key, Limit, ManualClock, Observer, Request,
+    StoreError, Time, Verdict,
 };
-use tollgate_resilience::{Guarded, Local, Share};
+use tollgate_resilience::{FallbackStore, Guarded, GuardedBuilder, Share};
 use tollgate_store_memory::MemoryStore;
 
-/// What happens to calls.
+/// A key for calls whose decisions do not matter.
+const UNRELATED: &str = "unrelated";
+
+/// What goes wrong in every call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    Fine,
-    Fails(ErrorKind),
-    Hangs,
-    Panics,
-    /// After it has waited once.
-    PanicsLater,
-    /// Batches are executed, and their answers lost.
-    LosesAnswers,
+pub(crate) enum Fault {
+    None,
+    Error(ErrorKind),
+    Hang,
+    Panic,
+    PanicAfterWaiting,
+    /// Batches are executed, and their replies lost.
+    LostReplies,
 }
 
-/// A memory store that fails when told to. Clones share it.
+/// A memory store with injected faults. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Faulty {
+pub(crate) struct FaultyStore {
     inner: Arc<Inner>,
 }
 
 #[derive(Debug)]
 struct Inner {
     store: MemoryStore,
-    mode: Mutex<Mode>,
+    fault: Mutex<Fault>,
     calls: AtomicUsize,
-    /// Whose state nobody understands.
-    spoilt: Mutex<Option<&'static str>>,
-    /// How far its clock is ahead of the callers'.
+    /// The key whose state is corrupt.
+    corrupt: Mutex<Option<&'static str>>,
+    /// How far its clock is ahead of the callers' clock.
     ahead: Duration,
 }
 
-impl Faulty {
+impl FaultyStore {
     pub(crate) fn new() -> Self {
         Self::ahead(Duration::ZERO)
     }
 
-    /// One that decides by a clock of its own.
+    /// Creates a store that decides by its own clock.
     pub(crate) fn ahead(ahead: Duration) -> Self {
-        let (store, mode) = (MemoryStore::new(), Mutex::new(Mode::Fine));
-        let (calls, spoilt) = (AtomicUsize::new(0), Mutex::new(None));
-        Self { inner: Arc::new(Inner { store, mode, calls, spoilt, ahead }) }
+        let (store, fault) = (MemoryStore::new(), Mutex::new(Fault::None));
+        let (calls, corrupt) = (AtomicUsize::new(0), Mutex::new(None));
+        Self { inner: Arc::new(Inner { store, fault, calls, corrupt, ahead }) }
     }
 
-    pub(crate) fn is(&self, mode: Mode) {
-        *self.inner.mode.lock().expect("not poisoned") = mode;
+    pub(crate) fn inject(&self, fault: Fault) {
+        *self.inner.fault.lock().expect("not poisoned") = fault;
     }
 
-    /// From now on nobody understands the state of this key.
-    pub(crate) fn spoil(&self, who: &'static str) {
-        *self.inner.spoilt.lock().expect("not poisoned") = Some(who);
+    /// Corrupts the state of a key.
+    pub(crate) fn corrupt(&self, key: &'static str) {
+        *self.inner.corrupt.lock().expect("not poisoned") = Some(key);
     }
 
-    fn understood(&self, charges: &[Charge<'_>]) -> Result<(), StoreError> {
-        let spoilt = *self.inner.spoilt.lock().expect("not poisoned");
-        let is_spoilt =
-            |charge: &Charge<'_>| spoilt.is_some_and(|who| charge.key().entity() == who.as_bytes());
-        if charges.iter().any(is_spoilt) {
-            return Err(StoreError::new(ErrorKind::Corrupt, "as told"));
+    fn check_corrupt(&self, charges: &[Charge<'_>]) -> Result<(), StoreError> {
+        let corrupt = *self.inner.corrupt.lock().expect("not poisoned");
+        let is_corrupt =
+            |charge: &Charge<'_>| corrupt.is_some_and(|key| charge.key().entity() == key.as_bytes());
+        if charges.iter().any(is_corrupt) {
+            return Err(StoreError::new(ErrorKind::Corrupt, "injected"));
         }
         Ok(())
     }
 
-    fn mode(&self) -> Mode {
-        *self.inner.mode.lock().expect("not poisoned")
+    fn fault(&self) -> Fault {
+        *self.inner.fault.lock().expect("not poisoned")
     }
 
-    /// How many calls reached it.
+    /// Returns how many calls reached the store.
     pub(crate) fn calls(&self) -> usize {
         self.inner.calls.load(Ordering::SeqCst)
     }
 
-    /// The store behind the faults.
+    /// Returns the store without faults.
     pub(crate) fn memory(&self) -> &MemoryStore {
         &self.inner.store
     }
 
     async fn call(&self) -> Result<(), StoreError> {
         self.inner.calls.fetch_add(1, Ordering::SeqCst);
-        match self.mode() {
-            Mode::Fine | Mode::LosesAnswers => Ok(()),
-            Mode::Fails(kind) => Err(StoreError::new(kind, "as told")),
-            Mode::Hangs => pending().await,
-            Mode::Panics => panic!("as told"),
-            Mode::PanicsLater => {
+        match self.fault() {
+            Fault::None | Fault::LostReplies => Ok(()),
+            Fault::Error(kind) => Err(StoreError::new(kind, "injected")),
+            Fault::Hang => pending().await,
+            Fault::Panic => panic!("injected"),
+            Fault::PanicAfterWaiting => {
                 tokio::task::yield_now().await;
-                panic!("as told")
+                panic!("injected")
             }
         }
     }
 }
 
-impl Store for Faulty {
+impl Store for FaultyStore {
     fn capability(&self) -> Capability {
         let capability = self.inner.store.capability();
         if self.inner.ahead.is_zero() { capability } else { capability.with_clock_source(ClockSource::Store) }
@@ -111,13 +113,13 @@ impl Store for Faulty {
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
         self.call().await?;
-        self.understood(request.charges())?;
+        self.check_corrupt(request.charges())?;
         self.inner.store.decide(request, now + self.inner.ahead).await
     }
 
     async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
         self.call().await?;
-        self.understood(std::slice::from_ref(charge))?;
+        self.check_corrupt(std::slice::from_ref(charge))?;
         self.inner.store.decide_one(charge, &(clock.now() + self.inner.ahead)).await
     }
 
@@ -125,17 +127,17 @@ impl Store for Faulty {
         if let Err(error) = self.call().await {
             return batch.iter().map(|_| Err(error.clone())).collect();
         }
-        let mut answers = self.inner.store.decide_batch(batch, now + self.inner.ahead).await;
-        for (run, answer) in batch.iter().zip(&mut answers) {
-            if let Err(error) = self.understood(run.request().charges()) {
-                *answer = Err(error);
+        let mut results = self.inner.store.decide_batch(batch, now + self.inner.ahead).await;
+        for (run, result) in batch.iter().zip(&mut results) {
+            if let Err(error) = self.check_corrupt(run.request().charges()) {
+                *result = Err(error);
             }
         }
-        if self.mode() != Mode::LosesAnswers {
-            return answers;
+        if self.fault() != Fault::LostReplies {
+            return results;
         }
-        let lost = StoreError::new(ErrorKind::Unavailable, "as told").with_unknown_effect();
-        answers.iter().map(|_| Err(lost.clone())).collect()
+        let lost = StoreError::new(ErrorKind::Unavailable, "injected").with_unknown_effect();
+        results.iter().map(|_| Err(lost.clone())).collect()
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {
@@ -144,34 +146,31 @@ impl Store for Faulty {
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
         self.call().await?;
-        self.understood(&[limit.charge(key)])?;
+        self.check_corrupt(&[limit.charge(key)])?;
         self.inner.store.export(limit, key, now + self.inner.ahead).await
     }
 }
 
-/// Everything that a guard tells, one line each.
+/// The events of a guarded store, one line each.
 #[derive(Debug, Default)]
-pub(crate) struct Diary(Mutex<Vec<String>>);
+pub(crate) struct EventLog(Mutex<Vec<String>>);
 
-impl Diary {
-    pub(crate) fn lines(&self) -> Vec<String> {
-        self.0.lock().expect("not poisoned").clone()
-    }
-
-    /// The lines that begin like this.
-    pub(crate) fn about(&self, what: &str) -> Vec<String> {
-        self.lines().into_iter().filter(|line| line.starts_with(what)).collect()
+impl EventLog {
+    /// Returns the lines with this prefix.
+    pub(crate) fn starting_with(&self, prefix: &str) -> Vec<String> {
+        let lines = self.0.lock().expect("not poisoned");
+        lines.iter().filter(|line| line.starts_with(prefix)).cloned().collect()
     }
 }
 
-impl Observer for Diary {
+impl Observer for EventLog {
     fn observe(&self, event: Event<'_>) {
         let line = match event {
             Event::FellBack { limit, reason, decision } => {
                 format!("fell back: {limit}, {reason}, {}", decision.source())
             }
             Event::BreakerChanged { state } => format!("breaker: {state}"),
-            Event::Reconciled { keys, lost } => format!("handed over: {keys}, lost {lost}"),
+            Event::Reconciled { keys, lost } => format!("reconciled: {keys}, lost {lost}"),
             Event::StoreCalled { error, .. } => {
                 format!("called: {}", error.map_or("fine", |error| error.kind().as_str()))
             }
@@ -181,27 +180,33 @@ impl Observer for Diary {
     }
 }
 
-/// A store that can be made to fail, guarded, and the time.
-pub(crate) struct Scene {
-    pub(crate) faulty: Faulty,
-    pub(crate) guarded: Guarded<Faulty>,
+/// A guarded store with injected faults, and its clock.
+pub(crate) struct Fixture {
+    pub(crate) faulty: FaultyStore,
+    pub(crate) guarded: Guarded<FaultyStore>,
     pub(crate) clock: ManualClock,
-    pub(crate) diary: Arc<Diary>,
+    pub(crate) events: Arc<EventLog>,
 }
 
-impl Scene {
-    pub(crate) fn new(with: impl FnOnce(Guarded<Faulty>) -> Guarded<Faulty>) -> Self {
-        Self::on(Faulty::new(), with)
+impl Fixture {
+    pub(crate) fn new(
+        configure: impl FnOnce(GuardedBuilder<FaultyStore>) -> GuardedBuilder<FaultyStore>,
+    ) -> Self {
+        Self::on(FaultyStore::new(), configure)
     }
 
-    pub(crate) fn on(faulty: Faulty, with: impl FnOnce(Guarded<Faulty>) -> Guarded<Faulty>) -> Self {
-        let (clock, diary) = (ManualClock::default(), Arc::new(Diary::default()));
-        let guarded = with(Guarded::new(faulty.clone())).observed_by(Arc::clone(&diary) as _);
-        Self { faulty, guarded, clock, diary }
+    pub(crate) fn on(
+        faulty: FaultyStore,
+        configure: impl FnOnce(GuardedBuilder<FaultyStore>) -> GuardedBuilder<FaultyStore>,
+    ) -> Self {
+        let (clock, events) = (ManualClock::default(), Arc::new(EventLog::default()));
+        let builder = configure(Guarded::builder(faulty.clone()));
+        let guarded = builder.observer(Arc::clone(&events) as _).build();
+        Self { faulty, guarded, clock, events }
     }
 
-    pub(crate) async fn check(&self, limit: &Limit, who: &str) -> Decision {
-        self.charge(limit.charge(who)).await.expect("an answer")
+    pub(crate) async fn check(&self, limit: &Limit, key: &str) -> Decision {
+        self.charge(limit.charge(key)).await.expect("a decision")
     }
 
     pub(crate) async fn charge(&self, charge: Charge<'_>) -> Result<Decision, StoreError> {
@@ -212,42 +217,41 @@ impl Scene {
         self.guarded.decide(Request::new(charges), self.clock.now()).await
     }
 
-    /// How much is left of a limit on the store itself.
-    pub(crate) fn left(&self, limit: &Limit, who: &str) -> u32 {
-        use tollgate_core::store::ImmediateStore;
+    /// Returns what remains of a limit on the store itself.
+    pub(crate) fn remaining(&self, limit: &Limit, key: &str) -> u32 {
         let now = self.clock.now() + self.faulty.inner.ahead;
-        self.faulty.memory().charge_now(&limit.charge(who).with_cost(0), &now).remaining()
+        self.faulty.memory().charge_now(&limit.charge(key).with_cost(0), &now).remaining()
     }
 
     /// Lets calls fail until the breaker is open.
-    pub(crate) async fn open(&self, limit: &Limit) {
-        self.faulty.is(Mode::Fails(ErrorKind::Unavailable));
+    pub(crate) async fn open_breaker(&self, limit: &Limit) {
+        self.faulty.inject(Fault::Error(ErrorKind::Unavailable));
         for _ in 0..100 {
-            if self.guarded.breaker() == tollgate_core::BreakerState::Open {
+            if self.guarded.breaker_state() == BreakerState::Open {
                 return;
             }
-            let _ = self.charge(limit.charge("somebody who does not matter").with_cost(0)).await;
+            let _ = self.charge(limit.charge(UNRELATED).with_cost(0)).await;
         }
-        panic!("a store that fails all the time is left alone");
+        panic!("failing calls open the breaker");
     }
 
-    /// Lets the store be fine again, and calls find out.
-    pub(crate) async fn bring_back(&self, limit: &Limit) {
-        self.faulty.is(Mode::Fine);
+    /// Ends all faults, and makes calls until the breaker is closed.
+    pub(crate) async fn recover(&self, limit: &Limit) {
+        self.faulty.inject(Fault::None);
         self.clock.advance(Duration::from_secs(8));
         for _ in 0..200 {
-            if self.guarded.breaker() == tollgate_core::BreakerState::Closed {
+            if self.guarded.breaker_state() == BreakerState::Closed {
                 return;
             }
-            let _ = self.charge(limit.charge("somebody who does not matter").with_cost(0)).await;
-            // Lets the task run that tells the store what it missed.
+            let _ = self.charge(limit.charge(UNRELATED).with_cost(0)).await;
+            // Lets the reconciliation task run.
             tokio::task::yield_now().await;
         }
-        panic!("a store that is fine is asked again");
+        panic!("successful probes close the breaker");
     }
 }
 
-/// A memory store with half of each limit.
-pub(crate) fn half() -> Local {
-    Local::on(MemoryStore::new(), Share::one_of(2))
+/// A fallback with half of each limit.
+pub(crate) fn half() -> FallbackStore {
+    FallbackStore::new(MemoryStore::new(), Share::one_of(2))
 }

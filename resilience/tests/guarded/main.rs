@@ -1,9 +1,10 @@
-//! A guarded store whose faults are made on demand, in virtual time. Real outages are in `outages`.
+//! A guarded store with injected faults, in virtual time. Outages of a real server are in `outages`.
 
 mod actions;
 mod breaker;
 mod deadline;
 mod faulty;
-mod handover;
 mod panics;
 mod policies;
+mod reconciliation;
+mod reconciliation_failures;

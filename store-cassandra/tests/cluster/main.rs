@@ -1,10 +1,10 @@
-//! A real cluster of three nodes, a replica on each, whose nodes go away and come back while the store is in use. Whatever
-//! happens, limits hold, every caller who was let through is counted, and nobody is counted who was not told, or told that
-//! it may be so.
+//! A real cluster of three nodes with a replication factor of 3, whose nodes fail and return under load. Limits
+//! always hold, every allowed call is counted, and no call is counted whose caller got a denial or an error without
+//! effect.
 //!
-//! - `crew`: the callers, and what they were told
+//! - `load`: concurrent callers, and the results they got
 
-mod crew;
+mod load;
 
 use std::time::Duration;
 
@@ -12,36 +12,36 @@ use tollgate_core::{Limit, Limiter};
 use tollgate_store_cassandra::{Config, Replication};
 use tollgate_testkit::CassandraCluster;
 
-use crew::Crew;
+use load::Load;
 
-/// The longest time a call may take. A node is given up after half of it.
-const CALL: Duration = Duration::from_secs(2);
+/// A node is given up after half of it.
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
 
 fn config(cluster: &CassandraCluster) -> Config {
     Config::new(format!("{}/cluster", cluster.url()))
         .connect_timeout(Duration::from_secs(10))
-        .call_timeout(CALL)
+        .call_timeout(CALL_TIMEOUT)
 }
 
-/// One test, since a cluster takes long to start.
+/// One test, because a cluster takes long to start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn limits_hold_whatever_becomes_of_the_nodes() {
+async fn limits_hold_while_nodes_fail_and_return() {
     let mut cluster = CassandraCluster::start().await;
     config(&cluster).create_schema(&Replication::Simple(3)).await.expect("a schema");
     cluster.settled().await;
 
-    one_replica_of_each_key(&cluster).await;
-    one_is_killed(&mut cluster).await;
-    two_are_gone(&mut cluster).await;
-    frozen(&cluster).await;
+    every_key_has_a_preferred_replica(&cluster).await;
+    one_node_is_killed(&mut cluster).await;
+    two_nodes_are_down(&mut cluster).await;
+    nodes_freeze(&cluster).await;
 }
 
-/// Transactions of a key begin on one of its replicas, those of one limit and those of several alike; other keys are others' to
-/// begin.
-async fn one_replica_of_each_key(cluster: &CassandraCluster) {
+/// All transactions of a key start on the same replica, whether they have one limit or several. Different keys start
+/// on different replicas.
+async fn every_key_has_a_preferred_replica(cluster: &CassandraCluster) {
     const CHECKS: u64 = 40;
-    let store = config(cluster).must_be_there().connect().await.expect("a cluster");
-    let (limiter, mut first) = (Limiter::new(store), [false; 3]);
+    let store = config(cluster).require_reachable().connect().await.expect("a reachable cluster");
+    let (limiter, mut preferred) = (Limiter::new(store), [false; 3]);
     let (one, another) = (Limit::per_day(1_000).build("one"), Limit::per_day(1_000).build("another"));
     let (one, another) = (one.expect("valid"), another.expect("valid"));
     for key in (0..12).map(|number| format!("routed {number}")) {
@@ -54,15 +54,15 @@ async fn one_replica_of_each_key(cluster: &CassandraCluster) {
         let after = requests(cluster).await;
         let sent: Vec<u64> =
             after.iter().zip(before).map(|(after, before)| after.saturating_sub(before)).collect();
-        // Others are asked now and then whether they are there.
+        // Other nodes get a few keepalives.
         let busy: Vec<usize> = (0..3).filter(|node| sent[*node] >= CHECKS / 2).collect();
         assert!(matches!(busy[..], [node] if sent[node] >= CHECKS), "{key}: {sent:?}");
-        first[busy[0]] = true;
+        preferred[busy[0]] = true;
     }
-    assert_eq!(first, [true; 3], "each node is the first of some keys");
+    assert_eq!(preferred, [true; 3], "each node is preferred for some keys");
 }
 
-/// How many requests each node has had.
+/// Returns how many requests each node has received.
 async fn requests(cluster: &CassandraCluster) -> [u64; 3] {
     let mut requests = [0; 3];
     for (node, requests) in requests.iter_mut().enumerate() {
@@ -74,46 +74,46 @@ async fn requests(cluster: &CassandraCluster) -> [u64; 3] {
     requests
 }
 
-/// Under load. It stays away.
-async fn one_is_killed(cluster: &mut CassandraCluster) {
-    let crew = Crew::start(config(cluster), "one is killed").await;
-    crew.decided(150).await;
-    let before = crew.calls();
+/// The node stays down.
+async fn one_node_is_killed(cluster: &mut CassandraCluster) {
+    let load = Load::start(config(cluster), "one is killed").await;
+    load.wait_for_decisions(150).await;
+    let before = load.calls();
     cluster.node_mut(2).kill().await;
-    crew.decided(150).await;
-    crew.assert_most_were_answered_since(before);
-    let told = crew.stop().await;
-    told.assert_nobody_waited_longer_than(CALL);
-    told.assert_all_are_counted(config(cluster)).await;
+    load.wait_for_decisions(150).await;
+    load.assert_most_succeeded_since(before);
+    let results = load.stop().await;
+    results.assert_no_call_took_longer_than(CALL_TIMEOUT);
+    results.assert_all_calls_are_counted(config(cluster)).await;
 }
 
-/// A second one, so that the last cannot decide; then both come back.
-async fn two_are_gone(cluster: &mut CassandraCluster) {
-    let crew = Crew::start(config(cluster), "two are gone").await;
-    crew.decided(60).await;
+/// Without a quorum, calls fail. They succeed again once both nodes are back.
+async fn two_nodes_are_down(cluster: &mut CassandraCluster) {
+    let load = Load::start(config(cluster), "two are gone").await;
+    load.wait_for_decisions(60).await;
     cluster.node_mut(1).kill().await;
-    crew.failed(60).await;
+    load.wait_for_failures(60).await;
     cluster.node_mut(1).start_again().await;
     cluster.node_mut(2).start_again().await;
     cluster.settled().await;
-    crew.decided(150).await;
-    let told = crew.stop().await;
-    told.assert_nobody_waited_longer_than(CALL);
-    told.assert_all_are_counted(config(cluster)).await;
+    load.wait_for_decisions(150).await;
+    let results = load.stop().await;
+    results.assert_no_call_took_longer_than(CALL_TIMEOUT);
+    results.assert_all_calls_are_counted(config(cluster)).await;
 }
 
-/// A node stops in the middle of whatever it does, and goes on with it later.
-async fn frozen(cluster: &CassandraCluster) {
-    let crew = Crew::start(config(cluster), "frozen").await;
-    crew.decided(150).await;
+/// A node is suspended in the middle of its work, and continues later.
+async fn nodes_freeze(cluster: &CassandraCluster) {
+    let load = Load::start(config(cluster), "frozen").await;
+    load.wait_for_decisions(150).await;
     for node in 0..3 {
         cluster.node(node).freeze().await;
-        crew.decided(60).await;
+        load.wait_for_decisions(60).await;
         cluster.node(node).thaw().await;
         cluster.settled().await;
     }
-    crew.decided(150).await;
-    let told = crew.stop().await;
-    told.assert_nobody_waited_longer_than(CALL);
-    told.assert_all_are_counted(config(cluster)).await;
+    load.wait_for_decisions(150).await;
+    let results = load.stop().await;
+    results.assert_no_call_took_longer_than(CALL_TIMEOUT);
+    results.assert_all_calls_are_counted(config(cluster)).await;
 }

@@ -1,4 +1,4 @@
-//! Clients that are minutes apart.
+//! Clients whose clocks differ by minutes.
 
 use std::time::Duration;
 
@@ -6,44 +6,44 @@ use tollgate_core::store::Store;
 use tollgate_core::{Action, Clock, Limit, Limiter, ManualClock};
 use tollgate_store_cassandra::CassandraStore;
 
-use crate::expect::{config, connect, in_time, node, rows, until};
+use crate::fixture::{config, connect, in_time, node, rows, until};
 
-const APART: Duration = Duration::from_secs(300);
+const DIFFERENCE: Duration = Duration::from_secs(300);
 const BURST: u32 = 10;
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Ten a second, and ten at once.
+/// Ten per second, with a burst of ten.
 fn limit() -> Limit {
-    Limit::per_second(10).burst(BURST).build("apart").expect("valid")
+    Limit::per_second(10).burst(BURST).build("clocks").expect("valid")
 }
 
-/// Two clients, the second of them ahead.
+/// Creates two clients, the second of which is ahead.
 async fn clients() -> [Limiter<CassandraStore, ManualClock>; 2] {
     let behind = ManualClock::default();
     let ahead = ManualClock::default();
-    ahead.advance(APART);
-    let short = || async {
+    ahead.advance(DIFFERENCE);
+    let store = || async {
         let node = node().await;
         connect(config(node).call_timeout(Duration::from_secs(2)).expiry_margin(Duration::ZERO)).await
     };
-    [Limiter::with_clock(short().await, behind), Limiter::with_clock(short().await, ahead)]
+    [Limiter::with_clock(store().await, behind), Limiter::with_clock(store().await, ahead)]
 }
 
-/// Takes whatever there is.
+/// Takes all available units.
 async fn exhaust(limiter: &Limiter<CassandraStore, ManualClock>, key: &str) -> u32 {
-    // Without a name: rows with named calls live for a minute.
+    // Without an idempotency key, which would keep the row for a minute.
     let (limit, now) = (limit(), limiter.clock().now());
     let all = limit.charge(key).with_cost(1_000).with_action(Action::TakeUpTo);
     in_time(limiter.store().decide_one(&all, &now)).await.expect("a decision").granted()
 }
 
-/// What a limit lets through in some seconds, and a fresh bucket.
+/// Returns what the limit admits in some seconds, plus one additional burst.
 fn most(seconds: u32) -> u32 {
     BURST + 10 * seconds + BURST
 }
 
 #[tokio::test]
-async fn together_they_get_no_more_than_a_fresh_bucket_on_top() {
+async fn together_they_get_at_most_one_additional_burst() {
     let [behind, ahead] = clients().await;
     for (key, first, second) in [("ahead first", &ahead, &behind), ("behind first", &behind, &ahead)] {
         let mut granted = 0;
@@ -53,18 +53,18 @@ async fn together_they_get_no_more_than_a_fresh_bucket_on_top() {
             first.clock().advance(SECOND);
             second.clock().advance(SECOND);
         }
-        assert!(granted >= BURST + 190, "{key}: one of them gets what there is: {granted}");
+        assert!(granted >= BURST + 190, "{key}: one of them gets all that is refilled: {granted}");
     }
 }
 
 #[tokio::test]
-async fn a_row_that_has_ended_gives_them_no_more_than_that() {
+async fn an_expired_row_grants_no_more_than_that() {
     let [behind, ahead] = clients().await;
-    let key = "ended in between";
+    let key = "expired in between";
     let mut granted = exhaust(&ahead, key).await;
-    assert_eq!((granted, exhaust(&behind, key).await), (BURST, 0), "denied what the other has taken");
-    until("the row has ended", async || rows(key, "state").await.is_empty()).await;
-    // It has lived for a second until it was fresh, and for the margin of two calls.
+    assert_eq!((granted, exhaust(&behind, key).await), (BURST, 0), "denied what the other client has taken");
+    until("the row has expired", async || rows(key, "state").await.is_empty()).await;
+    // One second until its state was fresh, and a margin of two call timeouts.
     let lived = 5;
     for limiter in [&behind, &ahead] {
         limiter.clock().advance(lived * SECOND);

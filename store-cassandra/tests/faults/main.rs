@@ -1,22 +1,21 @@
-//! What goes wrong between a store and a real Cassandra, and what callers are told then: a right decision or an error that
-//! says what is wrong and whether the call may have taken effect. Nothing hangs, nothing panics, nothing counts twice.
+//! Faults between a store and a real Cassandra. Callers get a correct decision, or an error that names the problem
+//! and says whether the call may have taken effect. Nothing hangs, nothing panics, nothing is counted twice.
 //!
-//! - `schema`, `login`: what the store is told about the cluster, and what it finds there
-//! - `strangers`, `keys`, `bounds`: what rows hold, whose they are, and how much goes into them
-//! - `expiry`, `clocks`: rows that end, and clients that do not agree on the time
-//! - `economy`: what is sent, and what is not
-//! - `outages`, `lost_answers`: nodes that are gone, and questions without an answer
-//! - `expect`, `proxy`: what the tests are made of
+//! - `schema`, `credentials`: missing or incompatible tables, rejected users
+//! - `corrupt_rows`, `keys`, `bounds`: the content, the names and the size of rows
+//! - `expiry`, `clocks`: the time-to-live of rows, and clients with differing clocks
+//! - `request_counts`: how many requests are sent
+//! - `outages`, `lost_responses`: unreachable nodes, and requests without a response
+//! - `fixture`, `proxy`: the node, assertions, and a proxy that injects faults
 
 mod bounds;
 mod clocks;
-mod economy;
-mod expect;
+mod corrupt_rows;
+mod credentials;
 mod expiry;
+mod fixture;
 mod keys;
-mod login;
-mod lost_answers;
+mod lost_responses;
 mod outages;
-mod proxy;
+mod request_counts;
 mod schema;
-mod strangers;

@@ -1,4 +1,4 @@
-//! A cluster: which node has which slot.
+//! Redis Cluster: which node owns which slot.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -7,55 +7,50 @@ use redis::{Cmd, Value, from_redis_value};
 use tokio::time::Instant;
 use tollgate_core::{ErrorKind, StoreError};
 
-use super::inquiry::{Inquiry, Pending, Problem, first_answer};
-use crate::config::Connections;
+use super::discovery::{Discovery, Pending, QueryError, first_success};
 use crate::error::{self, Address, Fault, Refusal};
-use crate::server::{Server, now};
+use crate::server::{Connector, Server};
 use crate::url::Access;
 
 const SLOTS: usize = 16_384;
 
-/// Who has which slot.
+/// The node that owns each slot.
 type Owners = Vec<Option<Arc<Server>>>;
 
-/// The nodes of a cluster.
+/// A cluster.
 #[derive(Debug)]
 pub(crate) struct Cluster {
-    map: Arc<Map>,
-    inquiry: Inquiry,
+    map: Arc<SlotMap>,
+    discovery: Discovery,
 }
 
-/// Who is where.
+/// The nodes and their slots.
 #[derive(Debug)]
-struct Map {
+struct SlotMap {
     seeds: Vec<Address>,
     access: Access,
-    connections: Connections,
-    /// The seeds, and whoever else is needed at the moment, with their connections.
+    connector: Connector,
+    /// The seeds, and all nodes that own slots, with their connections.
     nodes: Mutex<HashMap<Address, Arc<Server>>>,
-    /// Who has which slot; empty as long as nobody was asked.
+    /// The owner of each slot. Empty until the slot map was read for the first time.
     owners: RwLock<Owners>,
 }
 
 impl Cluster {
-    pub(crate) fn new(
-        seeds: Vec<Address>,
-        access: Access,
-        connections: Connections,
-    ) -> Result<Self, StoreError> {
-        let map = Map { seeds, access, connections, nodes: Mutex::default(), owners: RwLock::default() };
+    pub(crate) fn new(seeds: Vec<Address>, access: Access, connector: Connector) -> Result<Self, StoreError> {
+        let map = SlotMap { seeds, access, connector, nodes: Mutex::default(), owners: RwLock::default() };
         for seed in &map.seeds {
             map.node(seed)?;
         }
-        Ok(Self { map: Arc::new(map), inquiry: Inquiry::default() })
+        Ok(Self { map: Arc::new(map), discovery: Discovery::default() })
     }
 
-    /// The node at an address.
+    /// Returns the node at an address.
     pub(crate) fn node(&self, address: &Address) -> Result<Arc<Server>, StoreError> {
         self.map.node(address)
     }
 
-    /// The node that has a slot.
+    /// Returns the node that owns a slot.
     pub(crate) async fn server(&self, slot: u16, deadline: Instant) -> Result<Arc<Server>, Fault> {
         if let Some(server) = self.map.owner(slot) {
             return Ok(server);
@@ -64,12 +59,12 @@ impl Cluster {
         self.map.owner(slot).ok_or_else(|| {
             Fault::NotSent(StoreError::new(
                 ErrorKind::Unavailable,
-                format!("no node of the cluster has slot {slot}"),
+                format!("no node of the cluster owns slot {slot}"),
             ))
         })
     }
 
-    /// A node said that another one has the slot. Slots rarely move alone, so the rest is asked for as well.
+    /// Records a `MOVED` redirect. Slots rarely move alone, so the whole slot map is read again.
     pub(crate) fn moved(&self, slot: u16, address: &Address) -> Result<(), StoreError> {
         let server = self.node(address)?;
         {
@@ -82,20 +77,20 @@ impl Cluster {
         Ok(())
     }
 
-    /// Asks for a new map, while calls go on with the one that there is.
+    /// Starts to read the slot map. Calls use the current one meanwhile.
     pub(crate) fn refresh(&self) -> Pending {
         let map = Arc::clone(&self.map);
-        self.inquiry.begin(|| async move { map.refresh().await })
+        self.discovery.start(|| async move { map.refresh().await })
     }
 }
 
-impl Map {
+impl SlotMap {
     fn node(&self, address: &Address) -> Result<Arc<Server>, StoreError> {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = nodes.get(address) {
             return Ok(Arc::clone(server));
         }
-        let server = Arc::new(Server::new(self.access.to(address), &self.connections)?);
+        let server = Arc::new(Server::new(self.access.to(address), &self.connector)?);
         nodes.insert(address.clone(), Arc::clone(&server));
         Ok(server)
     }
@@ -105,19 +100,19 @@ impl Map {
         owners.get(usize::from(slot)).cloned().flatten()
     }
 
-    /// Asks the nodes who has which slot.
+    /// Reads the slot map from the first node that replies.
     async fn refresh(&self) -> Result<(), StoreError> {
         let known: Vec<_> = {
             let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
             nodes.iter().map(|(address, server)| (address.clone(), Arc::clone(server))).collect()
         };
-        let asks = known.into_iter().map(|(address, server)| self.ask(address, server));
-        let owners = first_answer(asks, "no node of the cluster says who has which slot").await?;
+        let queries = known.into_iter().map(|(address, server)| self.query(address, server));
+        let owners = first_success(queries, "no node of the cluster returned a slot map").await?;
         self.adopt(owners);
         Ok(())
     }
 
-    /// Goes by a new map, and forgets nodes that it does not need.
+    /// Replaces the slot map, and drops the nodes that it does not contain.
     fn adopt(&self, owners: Owners) {
         let needed: HashSet<_> = owners.iter().flatten().map(Arc::as_ptr).collect();
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -125,29 +120,29 @@ impl Map {
         *self.owners.write().unwrap_or_else(PoisonError::into_inner) = owners;
     }
 
-    /// The owners of all slots, as one node knows them.
-    async fn ask(&self, address: Address, server: Arc<Server>) -> Result<Owners, Problem> {
-        let mut ask = Cmd::new();
-        ask.arg("CLUSTER").arg("SLOTS");
-        let said = |what: &str| {
+    /// Reads the slot map of one node.
+    async fn query(&self, address: Address, server: Arc<Server>) -> Result<Owners, QueryError> {
+        let mut slots = Cmd::new();
+        slots.arg("CLUSTER").arg("SLOTS");
+        let refused = |what: &str| {
             let message = format!("redis at {} {what}", server.name());
-            Problem::answer(StoreError::new(ErrorKind::Refused, message))
+            QueryError::reply(StoreError::new(ErrorKind::Refused, message))
         };
-        match server.send(&ask, false, now() + self.connections.connect_timeout).await {
-            Ok(value) => match self.read(value, &address).map_err(Problem::answer)? {
+        match server.query(&slots, self.connector.query_deadline()).await {
+            Ok(value) => match self.read(value, &address).map_err(QueryError::reply)? {
                 Some(owners) if owners.iter().any(Option::is_some) => Ok(owners),
-                Some(_) => Err(said("is in no cluster that has slots")),
-                None => Err(Problem::answer(error::not_understood(server.name()))),
+                Some(_) => Err(refused("belongs to a cluster without slots")),
+                None => Err(QueryError::reply(error::unexpected_reply(server.name()))),
             },
             Err(Fault::Refused(Refusal::Other(error))) if error.kind() == ErrorKind::Internal => {
-                Err(said(&format!("is not in a cluster; use redis:// for a single server ({error})")))
+                Err(refused(&format!("is not a cluster node; use redis:// for a single server ({error})")))
             }
             Err(fault) => Err(fault.into()),
         }
     }
 
-    /// The owners of all slots; `None` if the answer makes no sense.
-    fn read(&self, value: Value, asked: &Address) -> Result<Option<Owners>, StoreError> {
+    /// Decodes a reply to `CLUSTER SLOTS`. `None` if it is malformed.
+    fn read(&self, value: Value, queried: &Address) -> Result<Option<Owners>, StoreError> {
         let Value::Array(ranges) = value else { return Ok(None) };
         let mut owners = vec![None; SLOTS];
         for range in ranges {
@@ -156,7 +151,7 @@ impl Map {
             let mut number = || parts.next().and_then(|part| from_redis_value::<usize>(part).ok());
             let (Some(first), Some(last)) = (number(), number()) else { return Ok(None) };
             let Some(Value::Array(primary)) = parts.next() else { return Ok(None) };
-            let Some(address) = address(primary, asked) else { return Ok(None) };
+            let Some(address) = address(primary, queried) else { return Ok(None) };
             let server = self.node(&address)?;
             for owner in owners.iter_mut().take(last + 1).skip(first) {
                 *owner = Some(Arc::clone(&server));
@@ -166,12 +161,12 @@ impl Map {
     }
 }
 
-/// Where a node is; one that does not know its own host is where it was asked.
-fn address(parts: Vec<Value>, asked: &Address) -> Option<Address> {
+/// Returns the address of a node. If it does not know its own host, that is the host of the queried node.
+fn address(parts: Vec<Value>, queried: &Address) -> Option<Address> {
     let mut parts = parts.into_iter();
     let host = from_redis_value::<Option<String>>(parts.next()?).ok()?;
     let port = from_redis_value::<u16>(parts.next()?).ok()?;
-    let host = host.filter(|host| !host.is_empty() && host != "?").unwrap_or_else(|| asked.host.clone());
+    let host = host.filter(|host| !host.is_empty() && host != "?").unwrap_or_else(|| queried.host.clone());
     Some(Address { host, port })
 }
 
@@ -181,23 +176,23 @@ mod tests {
     use crate::config::Config;
     use crate::url::Target;
 
-    fn map() -> Map {
+    fn map() -> SlotMap {
         let target = Target::parse("redis+cluster://seed:1", None, None).expect("valid");
         let Target::Cluster { seeds, access } = target else { panic!("not a cluster") };
-        let connections = Config::new("").connections;
-        let map = Map { seeds, access, connections, nodes: Mutex::default(), owners: RwLock::default() };
+        let connector = Connector::new(Config::new("").connections);
+        let map = SlotMap { seeds, access, connector, nodes: Mutex::default(), owners: RwLock::default() };
         map.node(&map.seeds[0]).expect("a node");
         map
     }
 
-    /// What a node answers, with one owner of all slots.
-    fn answer(host: &str) -> Value {
+    /// Returns a reply with one owner of all slots.
+    fn reply(host: &str) -> Value {
         let node = Value::Array(vec![Value::BulkString(host.into()), Value::Int(1)]);
         let range = vec![Value::Int(0), Value::Int(16_383), node];
         Value::Array(vec![Value::Array(range)])
     }
 
-    fn hosts(map: &Map) -> Vec<String> {
+    fn hosts(map: &SlotMap) -> Vec<String> {
         let mut hosts: Vec<_> =
             map.nodes.lock().expect("no panic").keys().map(|node| node.host.clone()).collect();
         hosts.sort();
@@ -205,10 +200,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nodes_that_have_left_are_forgotten() {
+    async fn nodes_without_slots_are_dropped() {
         let map = map();
         for (host, known) in [("a", ["a", "seed"]), ("b", ["b", "seed"])] {
-            let owners = map.read(answer(host), &map.seeds[0]).expect("nodes").expect("a map");
+            let owners = map.read(reply(host), &map.seeds[0]).expect("nodes").expect("a slot map");
             map.adopt(owners);
             assert_eq!(hosts(&map), known);
             assert_eq!(map.owner(16_383).expect("an owner").name(), format!("{host}:1"));
@@ -216,19 +211,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_node_that_does_not_know_its_host_is_where_it_was_asked() {
+    async fn a_node_that_does_not_know_its_host_has_that_of_the_queried_node() {
         let map = map();
         for host in ["", "?"] {
-            let owners = map.read(answer(host), &map.seeds[0]).expect("nodes").expect("a map");
+            let owners = map.read(reply(host), &map.seeds[0]).expect("nodes").expect("a slot map");
             assert_eq!(owners[0].as_ref().expect("an owner").name(), "seed:1");
         }
     }
 
     #[tokio::test]
-    async fn an_answer_that_makes_no_sense_is_none() {
+    async fn a_malformed_reply_is_rejected() {
         let map = map();
-        let strange = Value::Array(vec![Value::Array(vec![Value::Int(0)])]);
-        for value in [Value::Okay, strange] {
+        let malformed = Value::Array(vec![Value::Array(vec![Value::Int(0)])]);
+        for value in [Value::Okay, malformed] {
             assert!(map.read(value, &map.seeds[0]).expect("no new node").is_none());
         }
     }

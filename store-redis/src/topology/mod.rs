@@ -1,8 +1,9 @@
-//! Which server a key lives on, and what to do when that changes.
+//! Routes calls to the servers that own their keys, and follows the servers when that changes.
 
 mod cluster;
-mod inquiry;
+mod discovery;
 mod primary;
+mod retry;
 mod ring;
 
 use std::sync::Arc;
@@ -13,31 +14,38 @@ use redis::Value;
 use tokio::time::Instant;
 use tollgate_core::{ErrorKind, StoreError};
 
-use crate::call::Call;
-use crate::config::Connections;
 use crate::error::{self, Address, Fault, Refusal};
 use crate::key;
-use crate::server::{Server, now};
+use crate::script_call::ScriptCall;
+use crate::server::{Connector, Server, now};
+use crate::stats::Counters;
 use crate::url::Target;
 use cluster::Cluster;
-use inquiry::Pending;
+use discovery::Pending;
 use primary::Primary;
+use retry::Retries;
 use ring::Ring;
 
-/// How often a call is sent again because a server said that it did not do it.
-const REDIRECTIONS: u32 = 16;
-/// How often it is sent again because nobody took it.
-const ATTEMPTS: u32 = 2;
-
-/// The servers.
+/// The servers of a store, and which of them owns a key.
 #[derive(Debug)]
-pub(crate) enum Topology {
+pub(crate) struct Topology {
+    servers: Servers,
+    counters: Arc<Counters>,
+}
+
+#[derive(Debug)]
+enum Servers {
+    /// One primary, fixed or found through sentinels.
     One(Primary),
-    Shards { ring: Ring, shards: Vec<Primary> },
+    /// Client-side shards.
+    Shards {
+        ring: Ring,
+        shards: Vec<Primary>,
+    },
     Cluster(Box<Cluster>),
 }
 
-/// What lives together: everything on one server, a shard, or the slot of a cluster.
+/// Where keys live together: a single server, a shard, or a cluster slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Place(u16);
 
@@ -47,15 +55,15 @@ impl From<Place> for u64 {
     }
 }
 
-/// An answer, and who gave it.
+/// The reply to a script call, and the server that sent it.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct ScriptReply {
     value: Value,
     server: Arc<Server>,
 }
 
-impl Answer {
-    /// Who gave it.
+impl ScriptReply {
+    /// Returns the address of the server.
     pub(crate) fn server(&self) -> &str {
         self.server.name()
     }
@@ -64,23 +72,23 @@ impl Answer {
         &self.value
     }
 
-    /// What most scripts answer.
+    /// Returns the reply as a string, which most scripts return.
     pub(crate) fn bytes(&self) -> Result<&[u8], StoreError> {
         match &self.value {
             Value::BulkString(bytes) => Ok(bytes),
-            _ => Err(error::not_understood(self.server())),
+            _ => Err(error::unexpected_reply(self.server())),
         }
     }
 }
 
 impl Topology {
-    pub(crate) fn new(target: Target, connections: &Connections) -> Result<Self, StoreError> {
-        let server = |endpoint: crate::url::Endpoint| Server::new(endpoint.info, connections).map(Arc::new);
-        Ok(match target {
-            Target::Single(endpoint) => Self::One(Primary::Fixed(server(endpoint)?)),
+    pub(crate) fn new(target: Target, connector: &Connector) -> Result<Self, StoreError> {
+        let server = |endpoint: crate::url::Endpoint| Server::new(endpoint.info, connector).map(Arc::new);
+        let servers = match target {
+            Target::Single(endpoint) => Servers::One(Primary::Fixed(server(endpoint)?)),
             Target::Sentinel { sentinels, name, primary } => {
                 let sentinels = sentinels.into_iter().map(server).collect::<Result<Vec<_>, _>>()?;
-                Self::One(Primary::watched(sentinels, name, primary, connections.clone()))
+                Servers::One(Primary::monitored(sentinels, name, primary, connector.clone()))
             }
             Target::Shards { shards } => {
                 let ring = Ring::new(shards.iter().map(|shard| shard[0].name()));
@@ -88,53 +96,69 @@ impl Topology {
                     .into_iter()
                     .map(|shard| {
                         let servers = shard.into_iter().map(server).collect::<Result<Vec<_>, _>>()?;
-                        Ok(Primary::one_of(servers, connections.clone()))
+                        Ok(Primary::one_of(servers, connector.clone()))
                     })
                     .collect::<Result<Vec<_>, StoreError>>()?;
-                Self::Shards { ring, shards }
+                Servers::Shards { ring, shards }
             }
             Target::Cluster { seeds, access } => {
-                Self::Cluster(Box::new(Cluster::new(seeds, access, connections.clone())?))
+                Servers::Cluster(Box::new(Cluster::new(seeds, access, connector.clone())?))
             }
-        })
+        };
+        Ok(Self { servers, counters: Arc::clone(connector.counters()) })
     }
 
-    /// All keys live together, so that any request is one atomic step.
+    /// Returns whether all keys live together, so that every request is one atomic step.
     pub(crate) fn is_one_place(&self) -> bool {
-        matches!(self, Self::One(_))
+        matches!(self.servers, Servers::One(_))
     }
 
-    /// Where a key lives.
+    /// Returns where a key lives.
     pub(crate) fn place(&self, name: &[u8]) -> Place {
-        match self {
-            Self::One(_) => Place(0),
-            Self::Shards { ring, .. } => Place(ring.shard(key::tag(name))),
-            Self::Cluster(_) => Place(key::slot(name)),
+        match &self.servers {
+            Servers::One(_) => Place(0),
+            Servers::Shards { ring, .. } => Place(ring.shard(key::tag(name))),
+            Servers::Cluster(_) => Place(key::slot(name)),
         }
     }
 
-    /// Finds every server.
-    pub(crate) async fn reach(&self, deadline: Instant) -> Result<(), StoreError> {
-        let reach = async |primary: &Primary| primary.server(deadline).await?.connect(deadline).await;
-        match self {
-            Self::One(primary) => reach(primary).await,
-            Self::Shards { shards, .. } => try_join_all(shards.iter().map(reach)).await.map(drop),
-            Self::Cluster(cluster) => cluster.refresh().wait(deadline).await,
+    /// Calls every primary; in a cluster, reads the slot map.
+    pub(crate) async fn ping(&self, deadline: Instant) -> Result<(), StoreError> {
+        // A command that scripts need as well, so that no further permission is necessary.
+        let time = redis::cmd("TIME");
+        let call =
+            async |primary: &Primary| primary.server(deadline).await?.query(&time, deadline).await.map(drop);
+        match &self.servers {
+            Servers::One(primary) => call(primary).await,
+            Servers::Shards { shards, .. } => try_join_all(shards.iter().map(call)).await.map(drop),
+            Servers::Cluster(cluster) => cluster.refresh().wait(deadline).await,
         }
         .map_err(Fault::into_error)
     }
 
-    /// Runs a call where its keys live. What a server refused because it is not the one, another is asked; what may
-    /// have been executed is sent again only if that does no harm.
+    /// Connects to every primary; in a cluster, reads the slot map.
+    pub(crate) async fn connect(&self, deadline: Instant) -> Result<(), StoreError> {
+        let connect = async |primary: &Primary| primary.server(deadline).await?.connect(deadline).await;
+        match &self.servers {
+            Servers::One(primary) => connect(primary).await,
+            Servers::Shards { shards, .. } => try_join_all(shards.iter().map(connect)).await.map(drop),
+            Servers::Cluster(cluster) => cluster.refresh().wait(deadline).await,
+        }
+        .map_err(Fault::into_error)
+    }
+
+    /// Runs a call on the server that owns its keys. A call that was not executed is retried, there or on another
+    /// server; a call that may have been executed is retried only if it is repeatable.
     pub(crate) async fn run(
         &self,
         place: Place,
-        call: &Call,
+        call: &ScriptCall,
         deadline: Instant,
-    ) -> Result<Answer, StoreError> {
-        let mut course = Course { alone: self.is_fixed(place), ..Course::default() };
+    ) -> Result<ScriptReply, StoreError> {
+        let mut retries = Retries::new(self.is_fixed(place));
         let mut ask = None;
-        let mut moving = None;
+        // The last TRYAGAIN.
+        let mut migrating = None;
         let error = loop {
             let server = match ask.as_ref() {
                 Some(address) => self.node(address),
@@ -145,133 +169,108 @@ impl Topology {
                 Err(error) => break error,
             };
             let fault = match server.run(call, ask.take().is_some(), deadline).await {
-                Ok(value) => return Ok(Answer { value, server }),
+                Ok(value) => return Ok(ScriptReply { value, server }),
                 Err(fault) => fault,
             };
-            let found_out = self.doubt(place, &fault);
-            let wait = match course.after(&fault, call.repeatable) {
+            if matches!(fault, Fault::Refused(Refusal::Moved { .. } | Refusal::Ask { .. })) {
+                self.counters.redirects.increment();
+            }
+            let discovery = self.rediscover(place, &fault);
+            let wait = match retries.next(&fault, call.repeatable) {
                 Some(wait) if now() + wait < deadline => wait,
-                // If there was no time left to send it once more, what it was refused for is the reason.
+                // If no time was left for the retry, the reason is the error before it.
                 _ if matches!(fault, Fault::NotSent(_)) => {
-                    break moving.unwrap_or_else(|| fault.into_error());
+                    break migrating.unwrap_or_else(|| fault.into_error());
                 }
                 _ => break fault.into_error(),
             };
             match fault {
-                Fault::Refused(Refusal::TryAgain(error)) => moving = Some(error),
+                Fault::Refused(Refusal::TryAgain(error)) => migrating = Some(error),
                 Fault::Refused(Refusal::Moved { slot, address }) => {
                     if let Err(error) = self.moved(slot, &address) {
                         break error;
                     }
                 }
                 Fault::Refused(Refusal::Ask { address }) => ask = Some(address),
-                _ => {}
+                Fault::NotSent(_)
+                | Fault::Lost(_)
+                | Fault::Refused(
+                    Refusal::NoScript | Refusal::ReadOnly(_) | Refusal::NotReady(_) | Refusal::Other(_),
+                ) => {}
             }
-            if let Some(found_out) = found_out {
-                // Who does not know either goes on with what is known.
-                let _ = found_out.wait(deadline).await;
+            if let Some(discovery) = discovery {
+                // If it fails, the retry uses the server that is known.
+                let _ = discovery.wait(deadline).await;
             }
             if !wait.is_zero() {
                 pause(wait).await;
             }
+            self.counters.retries.increment();
         };
-        // Whatever became of the repetition, the first may have been executed.
-        Err(if course.repeated { error.with_unknown_effect() } else { error })
+        self.counters.failed_calls.increment();
+        // Whatever the result of the retry, the first attempt may have been executed.
+        Err(if retries.has_repeated() { error.with_unknown_effect() } else { error })
     }
 
-    /// Nobody else can be asked than the one server.
+    /// Returns whether there is only one server to send a call to.
     fn is_fixed(&self, place: Place) -> bool {
-        match self {
-            Self::One(primary) => matches!(primary, Primary::Fixed(_)),
-            Self::Shards { shards, .. } => matches!(shards[usize::from(place.0)], Primary::Fixed(_)),
-            Self::Cluster(_) => false,
+        match &self.servers {
+            Servers::One(primary) => matches!(primary, Primary::Fixed(_)),
+            Servers::Shards { shards, .. } => matches!(shards[usize::from(place.0)], Primary::Fixed(_)),
+            Servers::Cluster(_) => false,
         }
     }
 
     async fn server(&self, place: Place, deadline: Instant) -> Result<Arc<Server>, Fault> {
-        match self {
-            Self::One(primary) => primary.server(deadline).await,
-            Self::Shards { shards, .. } => shards[usize::from(place.0)].server(deadline).await,
-            Self::Cluster(cluster) => cluster.server(place.0, deadline).await,
+        match &self.servers {
+            Servers::One(primary) => primary.server(deadline).await,
+            Servers::Shards { shards, .. } => shards[usize::from(place.0)].server(deadline).await,
+            Servers::Cluster(cluster) => cluster.server(place.0, deadline).await,
         }
     }
 
     fn node(&self, address: &Address) -> Result<Arc<Server>, StoreError> {
-        match self {
-            Self::Cluster(cluster) => cluster.node(address),
-            _ => Err(in_a_cluster()),
+        match &self.servers {
+            Servers::Cluster(cluster) => cluster.node(address),
+            Servers::One(_) | Servers::Shards { .. } => Err(is_cluster_node()),
         }
     }
 
     fn moved(&self, slot: u16, address: &Address) -> Result<(), StoreError> {
-        match self {
-            Self::Cluster(cluster) => cluster.moved(slot, address),
-            _ => Err(in_a_cluster()),
+        match &self.servers {
+            Servers::Cluster(cluster) => cluster.moved(slot, address),
+            Servers::One(_) | Servers::Shards { .. } => Err(is_cluster_node()),
         }
     }
 
-    /// If the server may no longer be the one, begins to find out.
-    fn doubt(&self, place: Place, fault: &Fault) -> Option<Pending> {
+    /// Starts to look for the right server if a fault suggests that it has changed.
+    fn rediscover(&self, place: Place, fault: &Fault) -> Option<Pending> {
         match fault {
             Fault::NotSent(_)
             | Fault::Lost(_)
             | Fault::Refused(Refusal::NotReady(_) | Refusal::ReadOnly(_)) => {}
-            Fault::Refused(_) => return None,
+            Fault::Refused(
+                Refusal::NoScript
+                | Refusal::Moved { .. }
+                | Refusal::Ask { .. }
+                | Refusal::TryAgain(_)
+                | Refusal::Other(_),
+            ) => return None,
         }
-        match self {
-            Self::One(primary) => primary.seek(),
-            Self::Shards { shards, .. } => shards[usize::from(place.0)].seek(),
-            Self::Cluster(cluster) => Some(cluster.refresh()),
+        match &self.servers {
+            Servers::One(primary) => primary.discover(),
+            Servers::Shards { shards, .. } => shards[usize::from(place.0)].discover(),
+            Servers::Cluster(cluster) => Some(cluster.refresh()),
         }
     }
 }
 
-/// Only clusters redirect.
-fn in_a_cluster() -> StoreError {
+/// Creates the error for a redirect by a server that was not configured as a cluster.
+fn is_cluster_node() -> StoreError {
     StoreError::new(
         ErrorKind::Refused,
-        "this redis is a node of a cluster; use redis+cluster:// instead of redis://",
+        "this redis is a cluster node; use redis+cluster:// instead of redis://",
     )
-}
-
-/// How far a call has come.
-#[derive(Default)]
-struct Course {
-    redirections: u32,
-    moving: u32,
-    attempts: u32,
-    /// It was sent again although it may have been executed.
-    repeated: bool,
-    /// There is one server only: if it cannot be reached, calls fail at once and leave it alone for a while.
-    alone: bool,
-}
-
-impl Course {
-    /// After which time to send it again, if at all.
-    fn after(&mut self, fault: &Fault, repeatable: bool) -> Option<Duration> {
-        let more = |count: &mut u32, most| {
-            *count += 1;
-            *count <= most
-        };
-        let wait = match fault {
-            Fault::Refused(Refusal::Moved { .. } | Refusal::Ask { .. }) => {
-                more(&mut self.redirections, REDIRECTIONS).then_some(0)
-            }
-            // That takes as long as it takes: only the deadline ends it.
-            Fault::Refused(Refusal::TryAgain(_)) => {
-                self.redirections = 0;
-                self.moving = (self.moving + 1).min(8);
-                Some(self.moving * 5)
-            }
-            Fault::NotSent(_) if self.alone => None,
-            Fault::NotSent(_) | Fault::Refused(Refusal::ReadOnly(_) | Refusal::NotReady(_)) => {
-                more(&mut self.attempts, ATTEMPTS).then(|| (self.attempts - 1) * 20)
-            }
-            Fault::Lost(_) => (repeatable && !std::mem::replace(&mut self.repeated, true)).then_some(0),
-            Fault::Refused(Refusal::NoScript | Refusal::Other(_)) => None,
-        };
-        wait.map(|millis| Duration::from_millis(millis.into()))
-    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "between attempts within a deadline, which is real time")]

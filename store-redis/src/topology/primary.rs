@@ -1,4 +1,4 @@
-//! The one server of several that takes writes.
+//! The primary: the server that accepts writes, if there are several.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,111 +7,111 @@ use redis::{Cmd, Value, from_redis_value};
 use tokio::time::Instant;
 use tollgate_core::{ErrorKind, StoreError};
 
-use super::inquiry::{Inquiry, Pending, Problem, first_answer};
-use crate::config::Connections;
+use super::discovery::{Discovery, Pending, QueryError, first_success};
 use crate::error::{self, Address, Fault};
-use crate::server::{Server, now};
+use crate::server::{Connector, Server};
 use crate::url::Access;
 
-/// A server that takes writes, whichever that is at the moment.
+/// The server that accepts writes.
 #[derive(Debug)]
 pub(crate) enum Primary {
-    /// There is only one.
+    /// The only server.
     Fixed(Arc<Server>),
-    /// Others know.
-    Sought(Sought),
+    /// One of several, found by queries.
+    Discovered(Discovered),
 }
 
-/// One that has to be found first, and again whenever it may have changed.
+/// A primary that is discovered, and discovered again when it may have changed.
 #[derive(Debug)]
-pub(crate) struct Sought {
+pub(crate) struct Discovered {
     search: Arc<Search>,
-    inquiry: Inquiry,
+    discovery: Discovery,
 }
 
 #[derive(Debug)]
 struct Search {
-    source: Source,
-    connections: Connections,
-    /// The last that was found; kept as long as nobody names another.
+    source: PrimarySource,
+    connector: Connector,
+    /// The last primary that was found, until another one is.
     current: Mutex<Option<Arc<Server>>>,
 }
 
-/// Who knows which one it is.
+/// What to query.
 #[derive(Debug)]
-enum Source {
-    /// They do, themselves.
+enum PrimarySource {
+    /// The servers themselves.
     Candidates(Vec<Arc<Server>>),
-    /// Sentinels that watch them.
-    Sentinels(Box<Watched>),
+    /// Sentinels that monitor the servers.
+    Sentinels(Box<Monitored>),
 }
 
-/// Servers that sentinels watch, under a name.
+/// A primary that sentinels monitor under a name.
 #[derive(Debug)]
-struct Watched {
+struct Monitored {
     sentinels: Vec<Arc<Server>>,
     name: String,
     access: Access,
-    /// Those that were named since the last that was found, so that each is left alone for a while if it is down.
+    /// The servers that sentinels have named since the last one was found. Kept, so that each has its backoff.
     named: Mutex<HashMap<Address, Arc<Server>>>,
 }
 
 impl Primary {
-    pub(crate) fn one_of(mut servers: Vec<Arc<Server>>, connections: Connections) -> Self {
+    pub(crate) fn one_of(mut servers: Vec<Arc<Server>>, connector: Connector) -> Self {
         match servers.pop() {
             Some(only) if servers.is_empty() => Self::Fixed(only),
             last => {
                 servers.extend(last);
-                Self::sought(Source::Candidates(servers), connections)
+                Self::discovered(PrimarySource::Candidates(servers), connector)
             }
         }
     }
 
-    pub(crate) fn watched(
+    pub(crate) fn monitored(
         sentinels: Vec<Arc<Server>>,
         name: String,
         access: Access,
-        connections: Connections,
+        connector: Connector,
     ) -> Self {
-        let watched = Watched { sentinels, name, access, named: Mutex::default() };
-        Self::sought(Source::Sentinels(Box::new(watched)), connections)
+        let monitored = Monitored { sentinels, name, access, named: Mutex::default() };
+        Self::discovered(PrimarySource::Sentinels(Box::new(monitored)), connector)
     }
 
-    fn sought(source: Source, connections: Connections) -> Self {
-        let search = Search { source, connections, current: Mutex::default() };
-        Self::Sought(Sought { search: Arc::new(search), inquiry: Inquiry::default() })
+    fn discovered(source: PrimarySource, connector: Connector) -> Self {
+        let search = Search { source, connector, current: Mutex::default() };
+        Self::Discovered(Discovered { search: Arc::new(search), discovery: Discovery::default() })
     }
 
-    /// The server to send writes to.
+    /// Returns the server to send writes to.
     pub(crate) async fn server(&self, deadline: Instant) -> Result<Arc<Server>, Fault> {
         match self {
             Self::Fixed(server) => Ok(Arc::clone(server)),
-            Self::Sought(sought) => sought.server(deadline).await,
+            Self::Discovered(discovered) => discovered.server(deadline).await,
         }
     }
 
-    /// It may be another by now: finds out, while calls go on with the one that is known.
-    pub(crate) fn seek(&self) -> Option<Pending> {
+    /// Starts a discovery. Calls use the current primary meanwhile.
+    pub(crate) fn discover(&self) -> Option<Pending> {
         match self {
             Self::Fixed(_) => None,
-            Self::Sought(sought) => Some(sought.seek()),
+            Self::Discovered(discovered) => Some(discovered.discover()),
         }
     }
 }
 
-impl Sought {
+impl Discovered {
     async fn server(&self, deadline: Instant) -> Result<Arc<Server>, Fault> {
         if let Some(server) = self.search.current() {
             return Ok(server);
         }
-        self.seek().wait(deadline).await?;
-        let lost = || Fault::NotSent(StoreError::new(ErrorKind::Internal, "a primary was found and lost"));
-        self.search.current().ok_or_else(lost)
+        self.discover().wait(deadline).await?;
+        let missing =
+            || Fault::NotSent(StoreError::new(ErrorKind::Internal, "the discovered primary is missing"));
+        self.search.current().ok_or_else(missing)
     }
 
-    fn seek(&self) -> Pending {
+    fn discover(&self) -> Pending {
         let search = Arc::clone(&self.search);
-        self.inquiry.begin(|| async move { search.find().await })
+        self.discovery.start(|| async move { search.find().await })
     }
 }
 
@@ -122,32 +122,32 @@ impl Search {
 
     async fn find(&self) -> Result<(), StoreError> {
         let found = match &self.source {
-            Source::Candidates(servers) => {
-                let asks = servers.iter().cloned().map(|server| self.writes(server));
-                first_answer(asks, "no server of the shard takes writes").await?
+            PrimarySource::Candidates(servers) => {
+                let queries = servers.iter().cloned().map(|server| self.check_role(server));
+                first_success(queries, "no server of the shard accepts writes").await?
             }
-            Source::Sentinels(watched) => {
-                let asks = watched.sentinels.iter().cloned().map(|sentinel| self.named_by(watched, sentinel));
-                let found = first_answer(asks, "no sentinel says who the primary is").await?;
-                let mut named = watched.named.lock().unwrap_or_else(PoisonError::into_inner);
+            PrimarySource::Sentinels(monitored) => {
+                let queries =
+                    monitored.sentinels.iter().cloned().map(|sentinel| self.query(monitored, sentinel));
+                let found = first_success(queries, "no sentinel returned the primary").await?;
+                let mut named = monitored.named.lock().unwrap_or_else(PoisonError::into_inner);
                 named.retain(|_, server| Arc::ptr_eq(server, &found));
                 found
             }
         };
-        *self.current.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
+        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if current.as_ref().is_some_and(|before| before.name() != found.name()) {
+            self.connector.counters().failovers.increment();
+        }
+        *current = Some(found);
         Ok(())
     }
 
-    /// How long one that is asked has time.
-    fn deadline(&self) -> Instant {
-        now() + self.connections.connect_timeout
-    }
-
-    /// The server, if it says that it takes writes.
-    async fn writes(&self, server: Arc<Server>) -> Result<Arc<Server>, Problem> {
-        let mut ask = Cmd::new();
-        ask.arg("ROLE");
-        let role = match server.send(&ask, false, self.deadline()).await? {
+    /// Returns the server if it reports to be a primary.
+    async fn check_role(&self, server: Arc<Server>) -> Result<Arc<Server>, QueryError> {
+        let mut command = Cmd::new();
+        command.arg("ROLE");
+        let role = match server.query(&command, self.connector.query_deadline()).await? {
             Value::Array(parts) => {
                 parts.into_iter().next().and_then(|role| from_redis_value::<String>(role).ok())
             }
@@ -156,40 +156,40 @@ impl Search {
         match role.as_deref() {
             Some("master") => Ok(server),
             Some(role) => {
-                let message = format!("redis at {} is a {role} and takes no writes", server.name());
-                Err(Problem::answer(StoreError::new(ErrorKind::Unavailable, message)))
+                let message = format!("redis at {} is a {role} and does not accept writes", server.name());
+                Err(QueryError::reply(StoreError::new(ErrorKind::Unavailable, message)))
             }
-            None => Err(Problem::answer(error::not_understood(server.name()))),
+            None => Err(QueryError::reply(error::unexpected_reply(server.name()))),
         }
     }
 
-    /// The server that a sentinel names. It must say so itself, too: a sentinel that is cut off from the others may
-    /// name one that was.
-    async fn named_by(&self, watched: &Watched, sentinel: Arc<Server>) -> Result<Arc<Server>, Problem> {
-        let name = &watched.name;
-        let mut ask = Cmd::new();
-        ask.arg("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name);
-        let answer = sentinel.send(&ask, false, self.deadline()).await?;
-        if answer == Value::Nil {
+    /// Returns the primary that a sentinel names. Checks the server's own role as well, because a sentinel that is
+    /// partitioned from the others may name a former primary.
+    async fn query(&self, monitored: &Monitored, sentinel: Arc<Server>) -> Result<Arc<Server>, QueryError> {
+        let name = &monitored.name;
+        let mut command = Cmd::new();
+        command.arg("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(name);
+        let reply = sentinel.query(&command, self.connector.query_deadline()).await?;
+        if reply == Value::Nil {
             let message = format!("the sentinel at {} does not know `{name}`", sentinel.name());
-            return Err(Problem::answer(StoreError::new(ErrorKind::Refused, message)));
+            return Err(QueryError::reply(StoreError::new(ErrorKind::Refused, message)));
         }
-        let Ok((host, port)) = from_redis_value::<(String, u16)>(answer) else {
-            return Err(Problem::answer(error::not_understood(sentinel.name())));
+        let Ok((host, port)) = from_redis_value::<(String, u16)>(reply) else {
+            return Err(QueryError::reply(error::unexpected_reply(sentinel.name())));
         };
         let address = Address { host, port };
-        let server = watched.server(address, &self.connections).map_err(Problem::answer)?;
-        self.writes(server).await.map_err(|problem| Problem { answered: true, ..problem })
+        let server = monitored.server(address, &self.connector).map_err(QueryError::reply)?;
+        self.check_role(server).await.map_err(|error| QueryError { answered: true, ..error })
     }
 }
 
-impl Watched {
-    fn server(&self, address: Address, connections: &Connections) -> Result<Arc<Server>, StoreError> {
+impl Monitored {
+    fn server(&self, address: Address, connector: &Connector) -> Result<Arc<Server>, StoreError> {
         let mut named = self.named.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(server) = named.get(&address) {
             return Ok(Arc::clone(server));
         }
-        let server = Arc::new(Server::new(self.access.to(&address), connections)?);
+        let server = Arc::new(Server::new(self.access.to(&address), connector)?);
         named.insert(address, Arc::clone(&server));
         Ok(server)
     }

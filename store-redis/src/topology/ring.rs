@@ -1,17 +1,17 @@
-//! Consistent hashing: which shard an entity lives on. A shard that comes or goes moves only what it gains or had.
+//! Consistent hashing of entities onto shards. Adding or removing a shard moves only the entities of that shard.
 
-/// Points per shard: with 160 the largest of ten shards has about a tenth more than its part.
+/// Points per shard. With 160, the largest of ten shards has about 10 % more entities than the average.
 const POINTS: u32 = 160;
 
-/// The shards on a circle.
+/// A hash ring of shards.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// Sorted.
+    /// Sorted by hash.
     points: Vec<(u64, u16)>,
 }
 
 impl Ring {
-    /// Shards are placed by their names, so that their order does not matter.
+    /// Places shards by the hashes of their names, so that their order does not matter.
     pub(crate) fn new<N: AsRef<str>>(names: impl IntoIterator<Item = N>) -> Self {
         let mut points: Vec<_> = (0_u16..)
             .zip(names)
@@ -24,7 +24,7 @@ impl Ring {
         Self { points }
     }
 
-    /// The shard of an entity: the next point on the circle.
+    /// Returns the shard of an entity: the next point on the ring.
     pub(crate) fn shard(&self, tag: &[u8]) -> u16 {
         let hash = hash(tag);
         let next = self.points.partition_point(|(point, _)| *point < hash);
@@ -32,14 +32,14 @@ impl Ring {
     }
 }
 
-/// FNV-1a, stirred once more. All programs of a fleet have to agree on it, so it never changes.
+/// FNV-1a with a final mix. All clients have to agree on it, so it never changes.
 fn hash(bytes: &[u8]) -> u64 {
     let sum = bytes
         .iter()
         .fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3));
-    let stirred = (sum ^ sum >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    let stirred = (stirred ^ stirred >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
-    stirred ^ stirred >> 33
+    let mixed = (sum ^ sum >> 33).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    let mixed = (mixed ^ mixed >> 33).wrapping_mul(0xc4ce_b9fe_1a85_ec53);
+    mixed ^ mixed >> 33
 }
 
 #[cfg(test)]
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shard_has_about_its_part() {
+    fn entities_are_spread_evenly() {
         let placed = shards(&["a:1", "b:1", "c:1"]);
         for name in ["a:1", "b:1", "c:1"] {
             let part = placed.iter().filter(|shard| *shard == name).count();
@@ -63,15 +63,15 @@ mod tests {
     }
 
     #[test]
-    fn a_new_shard_takes_and_nobody_else_moves() {
+    fn a_new_shard_moves_only_its_own_entities() {
         let (before, after) = (shards(&["a:1", "b:1", "c:1"]), shards(&["d:1", "c:1", "b:1", "a:1"]));
         let moved = before.iter().zip(&after).filter(|(before, after)| before != after).collect::<Vec<_>>();
-        assert!(moved.iter().all(|(_, after)| *after == "d:1"), "only to the new one");
+        assert!(moved.iter().all(|(_, after)| *after == "d:1"), "only to the new shard");
         assert!((5_000..10_000).contains(&moved.len()), "{}", moved.len());
     }
 
     #[test]
-    fn the_circle_never_changes() {
+    fn the_hash_never_changes() {
         assert_eq!(hash(b"user:42"), 0x9988_17be_e671_8248);
     }
 }

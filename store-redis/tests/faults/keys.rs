@@ -1,16 +1,15 @@
-//! Keys are any bytes, and never meet.
+//! Keys may be any bytes, and never collide.
 
 use std::time::Duration;
 
 use tollgate_core::store::{Run, Store};
 use tollgate_core::{IdempotencyKey, Key, Limit, Limiter, Request, Time};
+use tollgate_store_redis::Config;
 use tollgate_testkit::Redis;
 
-use tollgate_store_redis::Config;
+use crate::assertions::{every_algorithm, in_time, limiter, used_by};
 
-use crate::expect::{every_algorithm, in_time, limiter, spent};
-
-/// What somebody may send who wants to be counted as somebody else.
+/// Returns keys that try to collide with other keys.
 fn hostile() -> Vec<Vec<u8>> {
     let texts = [
         "", "{", "}", "{}", "}{", "{a}", "a}:b{c", "%", "%7b", "%25", ":", "a:b", "~1", "op~", " ", "a\r\nb",
@@ -28,20 +27,20 @@ fn hostile() -> Vec<Vec<u8>> {
 #[tokio::test]
 async fn no_two_keys_share_a_state() {
     let redis = Redis::start(&[]).await;
-    // Megabytes of names take their time.
+    // Long, because the keys are megabytes.
     let config = Config::new(redis.url()).call_timeout(Duration::from_secs(60));
     let limiter = Limiter::new(config.connect().await.expect("a store"));
     let keys = hostile();
-    // A sorted set, a value that is written in parts, and the two scripts.
+    // All stored forms and all scripts.
     for limit in every_algorithm() {
         let each =
             keys.iter().flat_map(|namespace| keys.iter().map(move |entity| Key::new(namespace, entity)));
         let charges: Vec<_> = each.map(|key| [limit.charge(key).with_cost(1)]).collect();
         let batch: Vec<_> = charges.iter().map(|charges| Run::new(Request::new(charges), 1)).collect();
-        for told in in_time(limiter.store().decide_batch(&batch, Time::EPOCH)).await {
-            let told = told.expect("a decision");
-            let decision = told.verdicts()[0].decisions()[0];
-            assert!(decision.is_allowed() && spent(&decision) <= 1, "{}: {decision:?}", limit.name());
+        for result in in_time(limiter.store().decide_batch(&batch, Time::EPOCH)).await {
+            let run = result.expect("a decision");
+            let decision = run.verdicts()[0].decisions()[0];
+            assert!(decision.is_allowed() && used_by(&decision) <= 1, "{}: {decision:?}", limit.name());
         }
         let states: usize = redis.call(&["DBSIZE"]).await.text().parse().expect("a number");
         assert_eq!(states, keys.len() * keys.len(), "{}: one state each", limit.name());
@@ -50,7 +49,7 @@ async fn no_two_keys_share_a_state() {
 }
 
 #[tokio::test]
-async fn every_key_is_counted_on() {
+async fn every_key_works() {
     let redis = Redis::start(&[]).await;
     let limiter = limiter(&redis).await;
     let limit = Limit::per_day(3).build("~ {limit} : %").expect("valid");
@@ -59,12 +58,12 @@ async fn every_key_is_counted_on() {
         for left in [2, 1] {
             assert_eq!(in_time(limiter.check(&limit, key)).await.expect("a decision").remaining(), left);
         }
-        // Named, and twice the same.
+        // With an idempotency key, repeated.
         let charges = [limit.charge(key)];
         let request = Request::new(&charges).with_idempotency_key(IdempotencyKey::unique());
         for _ in 0..2 {
-            let told = in_time(limiter.store().decide(request, Time::EPOCH)).await.expect("a decision");
-            assert!(told.is_allowed());
+            let verdict = in_time(limiter.store().decide(request, Time::EPOCH)).await.expect("a decision");
+            assert!(verdict.is_allowed());
         }
         assert!(in_time(limiter.check(&limit, key)).await.expect("a decision").is_denied());
         let state = in_time(limiter.store().export(&limit, key, Time::EPOCH)).await.expect("a state");

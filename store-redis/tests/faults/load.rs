@@ -1,4 +1,4 @@
-//! Many callers at once, and what may happen meanwhile.
+//! Many concurrent callers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -10,9 +10,9 @@ use tollgate_core::{AlgorithmKind, Limit, Limiter, Request, Time};
 use tollgate_store_redis::{Config, RedisStore};
 use tollgate_testkit::Redis;
 
-use crate::expect::{KEY, daily, every_algorithm, in_time, limiter, until, used};
+use crate::assertions::{KEY, daily, every_algorithm, in_time, limiter, until, used};
 
-/// Connections to the server, the one that asks left out.
+/// Returns the number of connections to the server, without the one that queries it.
 async fn clients(redis: &Redis) -> usize {
     redis
         .call(&["CLIENT", "LIST"])
@@ -24,11 +24,11 @@ async fn clients(redis: &Redis) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn scripts_that_are_forgotten_under_load_are_no_callers_concern() {
+async fn flushing_scripts_under_load_fails_no_call() {
     let redis = Redis::start(&[]).await;
     let store = limiter(&redis).await.store().clone();
     let limits = Arc::new(every_algorithm());
-    // How many each limit has let through.
+    // The number of admissions of each limit.
     let admitted: Arc<Vec<_>> = Arc::new(limits.iter().map(|_| AtomicU32::new(0)).collect());
     let done = Arc::new(AtomicBool::new(false));
     let mut callers = JoinSet::new();
@@ -39,15 +39,15 @@ async fn scripts_that_are_forgotten_under_load_are_no_callers_concern() {
         callers.spawn(async move {
             for round in 0..25 {
                 for (limit, admitted) in limits.iter().zip(admitted.iter()) {
-                    let told = in_time(limiter.check(limit, KEY)).await.expect("no error");
-                    admitted.fetch_add(told.granted(), Ordering::SeqCst);
+                    let decision = in_time(limiter.check(limit, KEY)).await.expect("no error");
+                    admitted.fetch_add(decision.granted(), Ordering::SeqCst);
                 }
                 let charges = limits.iter().map(|limit| [limit.charge(KEY)]).collect::<Vec<_>>();
                 let batch: Vec<_> = charges.iter().map(|charge| Run::new(Request::new(charge), 1)).collect();
-                let told = in_time(limiter.store().decide_batch(&batch, Time::EPOCH)).await;
-                for (told, admitted) in told.into_iter().zip(admitted.iter()) {
-                    let told = told.unwrap_or_else(|error| panic!("round {round}: {error}"));
-                    admitted.fetch_add(told.verdicts()[0].decisions()[0].granted(), Ordering::SeqCst);
+                let results = in_time(limiter.store().decide_batch(&batch, Time::EPOCH)).await;
+                for (result, admitted) in results.into_iter().zip(admitted.iter()) {
+                    let run = result.unwrap_or_else(|error| panic!("round {round}: {error}"));
+                    admitted.fetch_add(run.verdicts()[0].decisions()[0].granted(), Ordering::SeqCst);
                 }
             }
         });
@@ -66,26 +66,26 @@ async fn scripts_that_are_forgotten_under_load_are_no_callers_concern() {
     };
     tokio::join!(flushing, calling);
     for (limit, admitted) in limits.iter().zip(admitted.iter()) {
-        // Where whoever comes next pays, one more passes.
+        // Smooth limiters charge the next caller, so one more passes.
         let smooth = matches!(limit.kind(), AlgorithmKind::SmoothBursty | AlgorithmKind::SmoothWarmingUp);
         assert_eq!(admitted.load(Ordering::SeqCst), limit.capacity() + u32::from(smooth), "{}", limit.name());
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_thousand_callers_share_the_connections_that_were_asked_for() {
+async fn a_thousand_callers_share_the_configured_connections() {
     for connections in [1, 3] {
         let redis = Redis::start(&[]).await;
         let config = Config::new(redis.url()).connections(connections).call_timeout(Duration::from_secs(60));
-        let store = config.must_be_there().connect().await.expect("a server");
-        // Scripts may write, so they wait, and all callers are in flight at once.
+        let store = config.require_reachable().connect().await.expect("a server");
+        // The pause delays scripts, so that all calls are in flight at once.
         redis.call(&["CLIENT", "PAUSE", "600000", "WRITE"]).await;
         let mut callers = JoinSet::new();
         for _ in 0..1_000 {
             let limiter = Limiter::new(store.clone());
             callers.spawn(async move { in_time(limiter.check(&daily(600), KEY)).await });
         }
-        until("the callers have sent something", async || {
+        until("the calls are sent", async || {
             let list = redis.call(&["CLIENT", "LIST"]).await.text();
             list.lines().filter(|line| line.contains("cmd=evalsha")).count() == connections
         })
@@ -101,16 +101,16 @@ async fn a_thousand_callers_share_the_connections_that_were_asked_for() {
     }
 }
 
-/// Gives up in the middle of calls, again and again.
-async fn give_up_often(store: RedisStore, done: Arc<AtomicBool>) -> u32 {
+/// Drops calls before they end, again and again.
+async fn drop_calls(store: RedisStore, done: Arc<AtomicBool>) -> u32 {
     let mut started = 0;
     while !done.load(Ordering::SeqCst) {
         let limiter = Limiter::new(store.clone());
         let call = tokio::spawn(async move {
-            let limit = Limit::per_day(1_000_000).build("given up").expect("valid");
+            let limit = Limit::per_day(1_000_000).build("dropped").expect("valid");
             limiter.check(&limit, KEY).await.map(drop)
         });
-        // After as many turns of the runtime as there are places to stop at.
+        // After a varying number of polls.
         for _ in 0..started % 7 {
             tokio::task::yield_now().await;
         }
@@ -118,7 +118,7 @@ async fn give_up_often(store: RedisStore, done: Arc<AtomicBool>) -> u32 {
         let ended = call.await;
         assert!(
             ended.is_err_and(|end| end.is_cancelled()) || started % 7 > 0,
-            "nothing is done without a turn"
+            "a call ended without being polled"
         );
         started += 1;
     }
@@ -126,29 +126,36 @@ async fn give_up_often(store: RedisStore, done: Arc<AtomicBool>) -> u32 {
 }
 
 #[tokio::test]
-async fn callers_that_give_up_disturb_nobody() {
+async fn dropped_calls_do_not_affect_other_callers() {
     let redis = Redis::start(&[]).await;
     let limiter = limiter(&redis).await;
     let done = Arc::new(AtomicBool::new(false));
-    let mut quitters = JoinSet::new();
+    let mut droppers = JoinSet::new();
     for _ in 0..4 {
-        quitters.spawn(give_up_often(limiter.store().clone(), Arc::clone(&done)));
+        droppers.spawn(drop_calls(limiter.store().clone(), Arc::clone(&done)));
     }
     for number in 1..=500_u32 {
-        // A limit and a cost that nobody else has, so that an answer of somebody else shows.
+        // With a limit and a cost of its own, so that the reply to another caller would be noticed.
         let limit = daily(10_000 + number);
         let key = format!("caller {number}");
-        let told =
+        let decision =
             in_time(limiter.charge(limit.charge(key.as_str()).with_cost(number))).await.expect("a decision");
-        assert_eq!((told.granted(), told.remaining()), (number, 10_000), "the answer of another caller");
+        assert_eq!(
+            (decision.granted(), decision.remaining()),
+            (number, 10_000),
+            "the reply to another caller"
+        );
     }
     done.store(true, Ordering::SeqCst);
     let mut started = 0;
-    while let Some(joined) = quitters.join_next().await {
+    while let Some(joined) = droppers.join_next().await {
         started += joined.expect("no panic");
     }
-    let limit = Limit::per_day(1_000_000).build("given up").expect("valid");
+    let limit = Limit::per_day(1_000_000).build("dropped").expect("valid");
     let counted = used(&limiter, &limit).await;
-    assert!(started > 500 && (1..=started).contains(&counted), "{counted} of {started}: none counts twice");
-    assert_eq!(clients(&redis).await, 1, "still the same connection");
+    assert!(
+        started > 500 && (1..=started).contains(&counted),
+        "{counted} of {started}: some are counted twice"
+    );
+    assert_eq!(clients(&redis).await, 1, "a connection was replaced");
 }

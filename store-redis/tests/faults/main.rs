@@ -1,23 +1,24 @@
-//! What goes wrong between a store and a real Redis, and what callers are told then: a right decision or an error that
-//! says what is wrong and whether the call may have taken effect. Nothing hangs, nothing panics, nothing counts twice.
+//! Faults between a store and a Redis server. A call returns a correct decision, or an error that names the problem and
+//! whether the call may have taken effect. It never hangs, never panics, and never counts twice.
 //!
-//! - `strangers`, `keys`: what is stored under a key, and what keys may be
-//! - `configuration`, `login`, `encryption`: what the store is told about the server
-//! - `refusals`: servers that are full, replicas or loading
-//! - `outages`, `silence`: servers that are gone, or there and silent
-//! - `lost_answers`: connections that end between question and answer
-//! - `load`: many callers at once
-//! - `expect`, `proxy`: what the tests are made of
+//! - `foreign_values`, `keys`: stored values of other programs, and unusual keys
+//! - `configuration`, `login`, `tls`: the configuration
+//! - `error_replies`: servers that are full, replicas or loading
+//! - `outages`, `timeouts`: servers that are down, or do not reply
+//! - `lost_replies`: connections that close before the reply arrives
+//! - `load`: many concurrent callers
+//! - `stats`: the counters
+//! - `assertions`, `proxy`: test support
 
+mod assertions;
 mod configuration;
-mod encryption;
-mod expect;
+mod error_replies;
+mod foreign_values;
 mod keys;
 mod load;
 mod login;
-mod lost_answers;
+mod lost_replies;
 mod outages;
-mod proxy;
-mod refusals;
-mod silence;
-mod strangers;
+mod stats;
+mod timeouts;
+mod tls;

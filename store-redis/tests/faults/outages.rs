@@ -1,4 +1,4 @@
-//! Servers that are not there: not yet, no longer, or not for a moment.
+//! Servers that are down: at startup, for a while, or repeatedly.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -9,69 +9,69 @@ use tollgate_core::{Effect, ErrorKind, Limiter};
 use tollgate_store_redis::{Config, RedisStore};
 use tollgate_testkit::Redis;
 
-use crate::expect::{KEY, assert_discreet, assert_error, daily, in_time, until, used};
+use crate::assertions::{KEY, assert_error, assert_no_secrets, daily, in_time, until, used};
 
 const UNAVAILABLE: (ErrorKind, Effect) = (ErrorKind::Unavailable, Effect::None);
 
-/// So patient that whoever is told sooner was not told by a deadline.
+/// Returns a configuration with timeouts so long that an error cannot be one of them.
 fn patient(redis: &Redis) -> Config {
-    let ages = Duration::from_secs(600);
-    Config::new(redis.url()).call_timeout(ages).connect_timeout(ages)
+    let timeout = Duration::from_secs(600);
+    Config::new(redis.url()).call_timeout(timeout).connect_timeout(timeout)
 }
 
 #[tokio::test]
-async fn a_store_starts_without_its_server_and_works_once_that_is_there() {
+async fn a_store_starts_without_its_server_and_works_once_it_is_up() {
     let mut redis = Redis::start(&[]).await;
     redis.kill().await;
-    let there = in_time(patient(&redis).must_be_there().connect()).await;
-    assert_error(there, UNAVAILABLE, &["cannot be reached"]);
+    let store = in_time(patient(&redis).require_reachable().connect()).await;
+    assert_error(store, UNAVAILABLE, &["cannot be reached"]);
 
     let limiter = Limiter::new(in_time(patient(&redis).connect()).await.expect("a store without a server"));
     let limit = daily(10);
     for _ in 0..5 {
         assert_error(in_time(limiter.check(&limit, KEY)).await, UNAVAILABLE, &["cannot be reached"]);
         assert_error(in_time(limiter.debit(&limit, KEY, 1)).await, UNAVAILABLE, &["cannot be reached"]);
-        assert_error(in_time(limiter.store().reach()).await, UNAVAILABLE, &["cannot be reached"]);
+        assert_error(in_time(limiter.store().ping()).await, UNAVAILABLE, &["cannot be reached"]);
     }
     redis.start_again().await;
-    until("the store finds it", async || limiter.check(&limit, KEY).await.is_ok()).await;
+    until("the store reconnects", async || limiter.check(&limit, KEY).await.is_ok()).await;
     assert_eq!(used(&limiter, &limit).await, 1);
 }
 
-/// A server that is down is not asked by every call: how often is the back-off's matter, not the callers'.
+/// The backoff determines how often the store tries to connect, not the number of calls.
 #[tokio::test]
-async fn a_server_that_is_down_is_left_alone_for_a_while() {
+async fn calls_during_the_backoff_do_not_connect() {
     let mut redis = Redis::start(&[]).await;
     redis.kill().await;
-    let ages = Duration::from_secs(3_600);
-    let config = patient(&redis).reconnect_backoff(ages, ages);
+    let backoff = Duration::from_secs(3_600);
+    let config = patient(&redis).reconnect_backoff(backoff, backoff);
     let limiter = Limiter::new(in_time(config.connect()).await.expect("a store"));
     let limit = daily(10);
     assert_error(in_time(limiter.check(&limit, KEY)).await, UNAVAILABLE, &["cannot be reached"]);
     redis.start_again().await;
     for _ in 0..100 {
-        // Not even now that it is there.
+        // Even though the server is up again.
         assert_error(in_time(limiter.check(&limit, KEY)).await, UNAVAILABLE, &["cannot be reached"]);
     }
     let stats = redis.call(&["INFO", "clients"]).await;
-    assert_eq!(stats.field("connected_clients").as_deref(), Some("1"), "only this question");
+    assert_eq!(stats.field("connected_clients").as_deref(), Some("1"), "only this client");
 }
 
 #[tokio::test]
-async fn a_server_killed_and_started_again_under_load_loses_its_memory_and_nothing_else() {
-    const LIVES: u32 = 3;
+async fn a_server_restarted_under_load_loses_only_its_data() {
+    const STARTS: u32 = 3;
     let mut redis = Redis::start(&[]).await;
     let config =
         Config::new(redis.url()).reconnect_backoff(Duration::from_millis(5), Duration::from_millis(20));
-    let store = config.must_be_there().connect().await.expect("a server");
-    let (admitted, unclear, done) =
+    let store = config.require_reachable().connect().await.expect("a reachable server");
+    let (admitted, unknown, done) =
         (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)), Arc::new(AtomicBool::new(false)));
     let mut callers = JoinSet::new();
     for caller in 0..16 {
         let limiter = Limiter::new(store.clone());
-        // Half of them name their checks.
+        // Half of them use idempotency keys.
         let limiter = if caller % 2 == 0 { limiter } else { limiter.exactly_once() };
-        let (admitted, unclear, done) = (Arc::clone(&admitted), Arc::clone(&unclear), Arc::clone(&done));
+        let (admitted, unknown, done) = (Arc::clone(&admitted), Arc::clone(&unknown), Arc::clone(&done));
         callers.spawn(async move {
             let limit = daily(500);
             while !done.load(Ordering::SeqCst) {
@@ -82,9 +82,9 @@ async fn a_server_killed_and_started_again_under_load_loses_its_memory_and_nothi
                     Err(error) => {
                         let kind = error.kind();
                         assert!(matches!(kind, ErrorKind::Unavailable | ErrorKind::Timeout), "{error:?}");
-                        assert_discreet(&error);
-                        unclear.fetch_add(u32::from(error.effect() == Effect::Unknown), Ordering::SeqCst);
-                        // A caller that is told at once would ask again at once.
+                        assert_no_secrets(&error);
+                        unknown.fetch_add(u32::from(error.effect() == Effect::Unknown), Ordering::SeqCst);
+                        // The call may have failed immediately: let other tasks run.
                         tokio::task::yield_now().await;
                     }
                 }
@@ -93,14 +93,14 @@ async fn a_server_killed_and_started_again_under_load_loses_its_memory_and_nothi
     }
     let limiter = Limiter::new(store);
     let exhausted = async |limiter: &Limiter<RedisStore>| {
-        until("the limit is used up", async || {
-            limiter.peek(&daily(500), KEY).await.is_ok_and(|told| told.is_denied())
+        until("the limit is exhausted", async || {
+            limiter.peek(&daily(500), KEY).await.is_ok_and(|decision| decision.is_denied())
         })
         .await;
     };
-    for life in 1..=LIVES {
+    for start in 1..=STARTS {
         exhausted(&limiter).await;
-        if life < LIVES {
+        if start < STARTS {
             redis.start_again().await;
         }
     }
@@ -108,29 +108,29 @@ async fn a_server_killed_and_started_again_under_load_loses_its_memory_and_nothi
     while let Some(joined) = callers.join_next().await {
         joined.expect("no panic");
     }
-    let (admitted, unclear) = (admitted.load(Ordering::SeqCst), unclear.load(Ordering::SeqCst));
-    assert!(admitted <= LIVES * 500, "{admitted} were admitted");
-    assert!(admitted + unclear >= LIVES * 500, "{admitted} admitted, {unclear} unclear: some are lost");
+    let (admitted, unknown) = (admitted.load(Ordering::SeqCst), unknown.load(Ordering::SeqCst));
+    assert!(admitted <= STARTS * 500, "{admitted} were admitted");
+    assert!(admitted + unknown >= STARTS * 500, "{admitted} admitted, {unknown} unknown: some are lost");
 }
 
-/// A server that writes everything down forgets nothing when it is killed, so the limit must come out even: all that was
-/// executed was admitted, or its caller was told that it may have been.
+/// A server that persists every write loses nothing when it is killed: each executed call was admitted, or its error
+/// reported an unknown effect.
 #[tokio::test]
-async fn of_what_a_killed_server_wrote_down_nothing_is_lost_and_nothing_doubled() {
+async fn a_persistent_server_killed_under_load_neither_loses_nor_repeats_a_call() {
     const LIMIT: u32 = 3_000;
     let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().to_str().expect("a plain path");
+    let path = directory.path().to_str().expect("a UTF-8 path");
     let durable = ["--appendonly", "yes", "--appendfsync", "always", "--dir", path];
     let mut redis = Redis::start_with_files(directory.path(), &durable).await;
     let config =
         Config::new(redis.url()).reconnect_backoff(Duration::from_millis(5), Duration::from_millis(20));
-    let store = config.must_be_there().connect().await.expect("a server");
-    let (admitted, unclear) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let store = config.require_reachable().connect().await.expect("a reachable server");
+    let (admitted, unknown) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
     let mut callers = JoinSet::new();
     for caller in 0..16 {
         let limiter = Limiter::new(store.clone());
         let limiter = if caller % 2 == 0 { limiter } else { limiter.exactly_once() };
-        let (admitted, unclear) = (Arc::clone(&admitted), Arc::clone(&unclear));
+        let (admitted, unknown) = (Arc::clone(&admitted), Arc::clone(&unknown));
         callers.spawn(async move {
             loop {
                 match in_time(limiter.check(&daily(LIMIT), KEY)).await {
@@ -138,7 +138,7 @@ async fn of_what_a_killed_server_wrote_down_nothing_is_lost_and_nothing_doubled(
                     Ok(_) => admitted.fetch_add(1, Ordering::SeqCst),
                     Err(error) => {
                         tokio::task::yield_now().await;
-                        unclear.fetch_add(u32::from(error.effect() == Effect::Unknown), Ordering::SeqCst)
+                        unknown.fetch_add(u32::from(error.effect() == Effect::Unknown), Ordering::SeqCst)
                     }
                 };
             }
@@ -146,8 +146,8 @@ async fn of_what_a_killed_server_wrote_down_nothing_is_lost_and_nothing_doubled(
     }
     let limiter = Limiter::new(store);
     for left in [2_400, 1_600, 800] {
-        until("some of it is used", async || {
-            limiter.peek(&daily(LIMIT), KEY).await.is_ok_and(|told| told.remaining() <= left)
+        until("some of the limit is used", async || {
+            limiter.peek(&daily(LIMIT), KEY).await.is_ok_and(|decision| decision.remaining() <= left)
         })
         .await;
         redis.start_again().await;
@@ -155,16 +155,16 @@ async fn of_what_a_killed_server_wrote_down_nothing_is_lost_and_nothing_doubled(
     while let Some(joined) = callers.join_next().await {
         joined.expect("no panic");
     }
-    let (admitted, unclear) = (admitted.load(Ordering::SeqCst), unclear.load(Ordering::SeqCst));
+    let (admitted, unknown) = (admitted.load(Ordering::SeqCst), unknown.load(Ordering::SeqCst));
     assert!(admitted <= LIMIT, "{admitted} were admitted");
-    assert!(admitted + unclear >= LIMIT, "{admitted} admitted, {unclear} unclear: some are lost");
+    assert!(admitted + unknown >= LIMIT, "{admitted} admitted, {unknown} unknown: some are lost");
 }
 
 #[tokio::test]
 async fn a_server_with_too_many_clients_is_unavailable() {
     let redis = Redis::start(&["--maxclients", "1"]).await;
-    let first = Config::new(redis.url()).must_be_there().connect().await.expect("a server");
-    let second = in_time(Config::new(redis.url()).must_be_there().connect()).await;
+    let first = Config::new(redis.url()).require_reachable().connect().await.expect("a reachable server");
+    let second = in_time(Config::new(redis.url()).require_reachable().connect()).await;
     assert_error(second, UNAVAILABLE, &["maxclients"]);
     assert!(in_time(Limiter::new(first).check(&daily(1), KEY)).await.is_ok());
 }

@@ -1,4 +1,4 @@
-//! What is hammered: every algorithm, small enough to be exhausted many times in a second.
+//! The limits: every algorithm, small enough to be exhausted many times per second.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use tollgate_core::{Charge, Key, Limit, LimitBuilder};
 
 use crate::record::Ask;
 
-pub(crate) const WHOM: [&str; 2] = ["alice", "bob"];
+pub(crate) const ENTITIES: [&str; 2] = ["alice", "bob"];
 
-/// What the tasks do.
+/// The kinds of charges that tasks make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mix {
-    /// Takes only, so that what passed can be counted.
+    /// Takes only, so that admissions can be counted.
     Takes,
-    /// Everything that there is.
+    /// All actions.
     All,
 }
 
-/// A limit to hammer.
+/// A limit to test.
 #[derive(Clone, Debug)]
 pub(crate) struct Sample {
     pub(crate) name: &'static str,
-    /// The limit, and another of the same entities: requests charge either or both.
+    /// The limit, and another one for the same entities. Requests charge either or both.
     pub(crate) limits: [Limit; 2],
     pub(crate) mix: Mix,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Sample {
 impl Sample {
     /// Every sample has a namespace of its own.
     pub(crate) fn charge(&self, ask: &Ask) -> Charge<'_> {
-        let key = Key::new(self.name, WHOM[ask.key]);
+        let key = Key::new(self.name, ENTITIES[ask.entity]);
         self.limits[ask.limit].charge(key).with_cost(ask.cost).with_action(ask.action).with_lease(ask.lease)
     }
 }
@@ -70,7 +70,7 @@ pub(crate) fn samples() -> Vec<Sample> {
         Sample { name, limits: [build(limit, name), build(Limit::per_second(300).burst(40), "beside")], mix }
     };
     let mut samples: Vec<_> = all.into_iter().map(|(name, limit)| sample(name, limit, Mix::All)).collect();
-    // Nothing else passes here, so what there is at first has to be enough for some to pass, however soon it is over.
+    // Only takes: the initial capacity must be enough for some of them to pass, however short the test is.
     samples.push(sample("takes_from_a_token_bucket", bucket().burst(200), Mix::Takes));
     samples
 }

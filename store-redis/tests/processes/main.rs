@@ -1,14 +1,14 @@
-//! Several processes on one server, all on the same few keys, by the server's own clock: together they are told what
-//! core's pure function says for the order in which the server saw them.
+//! Several processes on one server, all on the same few keys, by the server's clock. Their decisions must be those of
+//! core's pure function, in the order in which the server executed the calls.
 //!
-//! The test starts itself again, several times per algorithm. Each of these processes asks from many tasks at once,
-//! and prints what it asked and what it was told ([`record`]). The parent puts all of it in the order of the
-//! server's clock, and plays it through the pure function ([`replay`]).
+//! The test starts itself again, several times per algorithm. Each of these processes ([`worker`]) calls the store from
+//! many tasks, and prints its requests and decisions ([`record`]). The parent sorts all of them by the server's time,
+//! and replays them with the pure function ([`replay`]).
 
-mod hammer;
 mod limits;
 mod record;
 mod replay;
+mod worker;
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, ExitCode, Stdio};
@@ -22,17 +22,17 @@ use limits::Sample;
 use record::Record;
 
 const PROCESSES: usize = 4;
-/// What a process says when it is connected, so that all of them start together.
+/// What a process prints when it is connected, so that all of them start together.
 const READY: &str = "ready";
 
 fn main() -> ExitCode {
     let runtime = Runtime::new().expect("a runtime");
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if let [flag, url, sample, number] = &arguments[..]
-        && flag == hammer::FLAG
+        && flag == worker::FLAG
     {
         let number = number.parse().expect("the number of a process");
-        runtime.block_on(hammer::hammer(url, limits::named(sample), number));
+        runtime.block_on(worker::run(url, limits::named(sample), number));
         return ExitCode::SUCCESS;
     }
     let trials = limits::samples()
@@ -40,7 +40,7 @@ fn main() -> ExitCode {
         .map(|sample| {
             let handle = runtime.handle().clone();
             Trial::test(sample.name, move || {
-                together(&handle, &sample);
+                run_together(&handle, &sample);
                 Ok(())
             })
         })
@@ -48,30 +48,30 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// One server for all trials; it ends with this process.
+/// Returns the server of all trials. It stops with this process.
 async fn server() -> &'static Redis {
     static SERVER: OnceCell<Redis> = OnceCell::const_new();
     SERVER.get_or_init(async || Redis::start(&[]).await).await
 }
 
-fn together(runtime: &Handle, sample: &Sample) {
+fn run_together(runtime: &Handle, sample: &Sample) {
     let url = runtime.block_on(server()).url();
     let mut processes: Vec<_> = (0..PROCESSES).map(|number| Process::start(&url, sample, number)).collect();
     for process in &mut processes {
         assert_eq!(process.line(), READY);
     }
     for process in &mut processes {
-        writeln!(process.child.stdin.take().expect("a pipe")).expect("a process that waits for its start");
+        writeln!(process.child.stdin.take().expect("a pipe")).expect("a waiting process");
     }
     let records: Vec<Vec<Record>> = std::thread::scope(|scope| {
         let readers: Vec<_> =
             processes.into_iter().map(|process| scope.spawn(move || process.records())).collect();
-        readers.into_iter().map(|reader| reader.join().expect("what a process was told")).collect()
+        readers.into_iter().map(|reader| reader.join().expect("records")).collect()
     });
     replay::check(sample, &records);
 }
 
-/// This test once more, in a process of its own.
+/// This test, in a process of its own.
 struct Process {
     child: Child,
     output: BufReader<ChildStdout>,
@@ -80,7 +80,7 @@ struct Process {
 impl Process {
     fn start(url: &str, sample: &Sample, number: usize) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this test"))
-            .args([hammer::FLAG, url, sample.name, &number.to_string()])
+            .args([worker::FLAG, url, sample.name, &number.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()

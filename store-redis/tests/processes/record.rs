@@ -1,4 +1,4 @@
-//! What was asked and what was told, as a line of text.
+//! Requests and decisions, as a line of text.
 
 use std::fmt::{self, Display, Formatter};
 use std::str::{FromStr, SplitWhitespace};
@@ -7,29 +7,29 @@ use std::time::Duration;
 use tollgate_core::store::RawDecision;
 use tollgate_core::{Action, Decision, IdempotencyKey, LeaseId, Outcome, Source, Time};
 
-/// One call, which the server executed in one step.
+/// One call, which the server executed atomically.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
-    /// By the server's clock.
+    /// The server's time.
     pub(crate) at: Time,
-    pub(crate) turns: Vec<Turn>,
+    pub(crate) runs: Vec<RecordedRun>,
 }
 
 /// A run of equal requests.
 #[derive(Clone, Debug)]
-pub(crate) struct Turn {
-    pub(crate) id: Option<IdempotencyKey>,
+pub(crate) struct RecordedRun {
+    pub(crate) key: Option<IdempotencyKey>,
     pub(crate) count: u32,
     pub(crate) asks: Vec<Ask>,
-    /// For every repetition, a decision for each of the asks.
-    pub(crate) told: Vec<Decision>,
+    /// For each repetition, a decision for each ask.
+    pub(crate) decisions: Vec<Decision>,
 }
 
-/// A charge, its limit and its key by number.
+/// A charge, with its limit and its entity by index.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) limit: usize,
-    pub(crate) key: usize,
+    pub(crate) entity: usize,
     pub(crate) cost: u32,
     pub(crate) action: Action,
     pub(crate) lease: LeaseId,
@@ -38,27 +38,27 @@ pub(crate) struct Ask {
 const NONE: &str = "-";
 
 impl Record {
-    /// What [`Display`] has written.
+    /// Parses a line that [`Display`] has written.
     pub(crate) fn read(line: &str) -> Self {
         let mut words = Words(line.split_whitespace());
         let at = Time::from_nanos(words.next());
-        let turns = (0..words.next()).map(|_| words.turn()).collect();
-        Self { at, turns }
+        let runs = (0..words.next()).map(|_| words.run()).collect();
+        Self { at, runs }
     }
 }
 
 impl Display for Record {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.at.nanos(), self.turns.len())?;
-        for turn in &self.turns {
-            let id = turn.id.map(IdempotencyKey::get);
-            write!(f, " {} {} {} {}", Maybe(id), turn.count, turn.asks.len(), turn.told.len())?;
-            for ask in &turn.asks {
+        write!(f, "{} {}", self.at.nanos(), self.runs.len())?;
+        for run in &self.runs {
+            let key = run.key.map(IdempotencyKey::get);
+            write!(f, " {} {} {} {}", Maybe(key), run.count, run.asks.len(), run.decisions.len())?;
+            for ask in &run.asks {
                 let (action, instant) = (ask.action.code(), ask.action.nanos());
-                let Ask { limit, key, cost, lease, .. } = ask;
-                write!(f, " {limit} {key} {cost} {action} {} {}", Maybe(instant), lease.get())?;
+                let Ask { limit, entity, cost, lease, .. } = ask;
+                write!(f, " {limit} {entity} {cost} {action} {} {}", Maybe(instant), lease.get())?;
             }
-            for decision in &turn.told {
+            for decision in &run.decisions {
                 let RawDecision { outcome, granted, limit, left, unit, wait, reset, .. } = decision.raw();
                 let outcome = OUTCOMES.iter().position(|known| *known == outcome).ok_or(fmt::Error)?;
                 write!(f, " {outcome} {granted} {limit} {left} {unit} {wait} {reset}")?;
@@ -81,10 +81,10 @@ impl<T: Display> Display for Maybe<T> {
     }
 }
 
-/// An action as numbers: which, and the instant or the wait that it names.
-fn action((number, instant): (u8, Option<u64>)) -> Action {
+/// Decodes an action from its code, and its instant or maximum wait.
+fn action((code, instant): (u8, Option<u64>)) -> Action {
     let at = instant.map(Time::from_nanos);
-    match number {
+    match code {
         1 => Action::Take { max_wait: instant.map(Duration::from_nanos) },
         2 => Action::TakeUpTo,
         3 => Action::Debit { at },
@@ -92,7 +92,7 @@ fn action((number, instant): (u8, Option<u64>)) -> Action {
         5 => Action::Reset,
         6 => Action::Renew,
         7 => Action::Release,
-        other => panic!("no action has the number {other}"),
+        other => panic!("no action has the code {other}"),
     }
 }
 
@@ -101,7 +101,7 @@ struct Words<'a>(SplitWhitespace<'a>);
 impl Words<'_> {
     fn maybe<T: FromStr>(&mut self) -> Option<T> {
         let word = self.0.next().expect("a whole line");
-        let read = || word.parse().unwrap_or_else(|_| panic!("{word} is no such number"));
+        let read = || word.parse().unwrap_or_else(|_| panic!("cannot parse {word}"));
         (word != NONE).then(read)
     }
 
@@ -109,21 +109,21 @@ impl Words<'_> {
         self.maybe().expect("a number")
     }
 
-    fn turn(&mut self) -> Turn {
-        let id = self.maybe().map(IdempotencyKey::new);
-        let (count, asks, told): (_, usize, usize) = (self.next(), self.next(), self.next());
-        Turn {
-            id,
+    fn run(&mut self) -> RecordedRun {
+        let key = self.maybe().map(IdempotencyKey::new);
+        let (count, asks, decisions): (_, usize, usize) = (self.next(), self.next(), self.next());
+        RecordedRun {
+            key,
             count,
             asks: (0..asks).map(|_| self.ask()).collect(),
-            told: (0..told).map(|_| self.decision()).collect(),
+            decisions: (0..decisions).map(|_| self.decision()).collect(),
         }
     }
 
     fn ask(&mut self) -> Ask {
         Ask {
             limit: self.next(),
-            key: self.next(),
+            entity: self.next(),
             cost: self.next(),
             action: action((self.next(), self.maybe())),
             lease: LeaseId::new(self.next()),

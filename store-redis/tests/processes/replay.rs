@@ -1,4 +1,4 @@
-//! All records in the order of the server's clock, through the pure function.
+//! Replays all records with the pure function, in the order of the server's time.
 
 use std::collections::HashMap;
 
@@ -6,13 +6,13 @@ use tollgate_conformance::Pure;
 use tollgate_core::{Charge, Decision, IdempotencyKey};
 
 use crate::limits::{Mix, Sample};
-use crate::record::{Record, Turn};
+use crate::record::{Record, RecordedRun};
 
-/// What the server must have known.
+/// The state that the server must have had.
 #[derive(Clone, Default)]
 struct Expected {
     states: Pure,
-    operations: HashMap<IdempotencyKey, Vec<Decision>>,
+    results: HashMap<IdempotencyKey, Vec<Decision>>,
 }
 
 pub(crate) fn check(sample: &Sample, processes: &[Vec<Record>]) {
@@ -30,20 +30,20 @@ pub(crate) fn check(sample: &Sample, processes: &[Vec<Record>]) {
             panic!("{} at {}: {difference}", sample.name, group[0].at);
         });
     }
-    // A server executes one script after the other, and each takes longer than its clock's microsecond, so equal
-    // instants are next to impossible. Where there are some, any order of them will do; many would prove nothing.
+    // A server executes one script at a time, and each takes longer than a microsecond of its clock, so equal times are
+    // rare. Among equal times, any order that fits is accepted; many of them would prove nothing.
     assert!(ties * 100 <= records.len(), "{ties} of {} calls at the same instant as another", records.len());
     let changes = records.windows(2).filter(|pair| pair[0].0 != pair[1].0).count();
-    assert!(changes > 100, "the processes took turns {changes} times only: not at the same time");
+    assert!(changes > 100, "only {changes} changes between processes: they did not run concurrently");
     let (allowed, denied) = outcomes(&records);
-    assert!(allowed > 100 && denied > 100, "{allowed} allowed, {denied} denied: too few of either to tell");
+    assert!(allowed > 100 && denied > 100, "{allowed} allowed, {denied} denied: too few of either");
     if sample.mix == Mix::Takes {
         check_sum(sample, &records);
     }
 }
 
 impl Expected {
-    /// What it is after records of one instant, in the first order that fits.
+    /// Returns the state after records of one instant, in the first order that fits.
     fn after(&self, sample: &Sample, records: &[&Record]) -> Result<Self, String> {
         let Some(last) = records.len().checked_sub(1) else { return Ok(self.clone()) };
         let mut difference = String::new();
@@ -51,12 +51,12 @@ impl Expected {
             let mut rest = records.to_vec();
             let record = rest.remove(first);
             let mut next = self.clone();
-            let answer = record
-                .turns
+            let result = record
+                .runs
                 .iter()
-                .try_for_each(|turn| next.turn(sample, turn, record))
+                .try_for_each(|run| next.run(sample, run, record))
                 .and_then(|()| if last == 0 { Ok(next) } else { next.after(sample, &rest) });
-            match answer {
+            match result {
                 Ok(next) => return Ok(next),
                 Err(problem) => difference = problem,
             }
@@ -64,50 +64,51 @@ impl Expected {
         Err(difference)
     }
 
-    fn turn(&mut self, sample: &Sample, turn: &Turn, record: &Record) -> Result<(), String> {
-        let known = turn.id.and_then(|id| self.operations.get(&id));
-        if known.is_some_and(|known| *known == turn.told) {
+    fn run(&mut self, sample: &Sample, run: &RecordedRun, record: &Record) -> Result<(), String> {
+        let known = run.key.and_then(|key| self.results.get(&key));
+        if known.is_some_and(|known| *known == run.decisions) {
             return Ok(());
         }
         if let Some(known) = known
             && known.iter().all(Decision::is_allowed)
         {
-            return Err(format!("{turn:?}\nwas executed before: {known:?}"));
+            return Err(format!("{run:?}\nwas executed before: {known:?}"));
         }
-        // A denial need not be remembered, and then it is decided anew.
-        let charges: Vec<Charge<'_>> = turn.asks.iter().map(|ask| sample.charge(ask)).collect();
-        let right: Vec<Decision> = (0..turn.count)
+        // A denial may have no idempotency record, and is decided again then.
+        let charges: Vec<Charge<'_>> = run.asks.iter().map(|ask| sample.charge(ask)).collect();
+        let expected: Vec<Decision> = (0..run.count)
             .flat_map(|_| self.states.decide(&charges, record.at).decisions().to_vec())
             .collect();
-        if turn.told != right {
-            return Err(format!("{turn:?}\nthe pure function says: {right:?}"));
+        if run.decisions != expected {
+            return Err(format!("{run:?}\nthe pure function returns: {expected:?}"));
         }
-        if let Some(id) = turn.id {
-            self.operations.insert(id, right);
+        if let Some(key) = run.key {
+            self.results.insert(key, expected);
         }
         Ok(())
     }
 }
 
 fn outcomes(records: &[(usize, &Record)]) -> (usize, usize) {
-    let told = || records.iter().flat_map(|(_, record)| &record.turns).flat_map(|turn| &turn.told);
-    let allowed = told().filter(|decision| decision.is_allowed()).count();
-    (allowed, told().count() - allowed)
+    let decisions = || records.iter().flat_map(|(_, record)| &record.runs).flat_map(|run| &run.decisions);
+    let allowed = decisions().filter(|decision| decision.is_allowed()).count();
+    (allowed, decisions().count() - allowed)
 }
 
-/// By the server's clock: never more than the capacity and what has come in since.
+/// Asserts that no more than the capacity and the refill was admitted, by the server's clock.
 fn check_sum(sample: &Sample, records: &[(usize, &Record)]) {
     let limit = &sample.limits[0];
-    for key in 0..crate::limits::WHOM.len() {
-        let of_key: Vec<_> = records
+    for entity in 0..crate::limits::ENTITIES.len() {
+        let of_entity: Vec<_> = records
             .iter()
-            .filter(|(_, record)| record.turns[0].asks[0].key == key)
+            .filter(|(_, record)| record.runs[0].asks[0].entity == entity)
             .map(|(_, record)| record)
             .collect();
-        let admitted: u64 = of_key.iter().map(|record| u64::from(record.turns[0].told[0].granted())).sum();
-        let elapsed = of_key[of_key.len() - 1].at.since(of_key[0].at);
+        let admitted: u64 =
+            of_entity.iter().map(|record| u64::from(record.runs[0].decisions[0].granted())).sum();
+        let elapsed = of_entity[of_entity.len() - 1].at.since(of_entity[0].at);
         let refilled = elapsed.as_nanos() * u128::from(limit.count()) / limit.period().as_nanos();
-        let most = u128::from(limit.capacity()) + refilled;
-        assert!(u128::from(admitted) <= most, "{admitted} admitted, and {most} at most in {elapsed:?}");
+        let max = u128::from(limit.capacity()) + refilled;
+        assert!(u128::from(admitted) <= max, "{admitted} admitted in {elapsed:?}, at most {max} expected");
     }
 }

@@ -1,5 +1,5 @@
-//! limitador: fixed windows in its asynchronous Redis storage, one counter per value of a
-//! variable. Two round trips per check: it reads, then writes.
+//! limitador: fixed windows in its asynchronous Redis storage, one counter per value of a variable. Two round trips per
+//! check: a read and a write.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ pub struct Limitador {
 pub async fn build(place: Place) -> Result<Limitador, Failure> {
     let limiter = AsyncRateLimiter::new_with_storage(Box::new(AsyncRedisStorage::new(&place.url).await?));
     let namespace = Namespace::from(place.namespace);
-    let variable = VARIABLE.try_into().expect("a name is an expression");
+    let variable = VARIABLE.try_into().expect("a valid expression");
     let (count, seconds) = (u64::from(QUOTA.count), QUOTA.period.as_secs());
     limiter.add_limit(Limit::new(namespace.clone(), count, seconds, [], [variable]));
     Ok(Limitador { limiter, namespace })
@@ -30,8 +30,8 @@ impl Remote for Limitador {
     async fn call(&self, keys: &mut Walk<'_>) -> Result<bool, Failure> {
         let values = HashMap::from([(VARIABLE.to_owned(), keys.step().to_owned())]);
         let context = Context::from(values);
-        let answer = self.limiter.check_rate_limited_and_update(&self.namespace, &context, 1).await;
-        // Its error cannot go to another thread; what it says can.
-        Ok(!answer.map_err(|error| error.to_string())?.limited)
+        let result = self.limiter.check_rate_limited_and_update(&self.namespace, &context, 1).await;
+        // Its error is not `Send`; its message is.
+        Ok(!result.map_err(|error| error.to_string())?.limited)
     }
 }

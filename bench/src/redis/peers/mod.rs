@@ -1,13 +1,13 @@
-//! Limiters of others that keep their state in Redis, each behind its own public interface and
-//! set up the way its documentation shows.
+//! Other rate limiters with their state in Redis, each through its public interface, configured as its documentation
+//! shows.
 
 #[cfg(feature = "limitador-redis")]
 mod limitador;
 mod throttle_kit;
 mod trypema;
 
-use super::CHECKS_50;
 use super::subject::{Build, Contestant, runner};
+use super::workload::CHECKS_50;
 
 pub fn all() -> Vec<Contestant> {
     vec![

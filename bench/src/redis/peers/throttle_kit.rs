@@ -1,4 +1,4 @@
-//! throttle-kit: a GCRA word per key, by a script, with the client's time.
+//! throttle-kit: GCRA in a script, one value per key, with the time of the client.
 
 use ::throttle_kit::{Quota, RateLimiter, RedisBackend};
 
@@ -18,8 +18,7 @@ pub async fn build(place: Place) -> Result<ThrottleKit, Failure> {
 
 impl Remote for ThrottleKit {
     async fn call(&self, keys: &mut Walk<'_>) -> Result<bool, Failure> {
-        // It has no prefix of its own. It also admits when Redis fails, and says so on
-        // standard error.
+        // It has no key prefix. If Redis fails, it admits and prints a message on standard error.
         let key = format!("{}:{}", self.namespace, keys.step());
         Ok(self.limiter.check(&key).await.allowed)
     }

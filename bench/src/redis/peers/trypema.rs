@@ -19,7 +19,7 @@ pub async fn build(place: Place) -> Result<Trypema, Failure> {
     let provider = RedisRateLimiterProvider::builder(connection)
         .prefix(RedisKey::try_from(place.namespace)?)
         .window_size(WindowSize::seconds_or_panic(QUOTA.period.as_secs()))
-        // Its sweeping task would run while others are being measured.
+        // Its cleanup task would run while other subjects are measured.
         .disable_cleanup()
         .build()?;
     let per_second = f64::from(QUOTA.count) / QUOTA.period.as_secs_f64();

@@ -1,0 +1,98 @@
+//! Deltas that were granted elsewhere are applied, in full and once, and the resulting states come back.
+
+use std::time::Duration;
+
+use tollgate_core::store::Store;
+use tollgate_core::{Action, AlgorithmKind, IdempotencyKey, Request};
+
+use super::Plan;
+use crate::fixture::{Fixture, peek_at, peek_of};
+use crate::pure::Pure;
+use crate::samples::Sample;
+use crate::seed::Seed;
+
+/// How many batches of deltas a trace applies.
+const STEPS: u64 = 40;
+const ENTITIES: [&str; 3] = ["one", "two", "three"];
+
+pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
+    plan.each("apply_deltas", apply_deltas);
+}
+
+pub(super) fn plan_repetitions<S: Store + 'static>(plan: &mut Plan<S>) {
+    plan.each("deltas_are_applied_once", applied_once);
+}
+
+/// Debits and refunds of now and of earlier instants, on one entity and on several, between checks, while parameters
+/// change.
+async fn apply_deltas<S: Store>(mut fixture: Fixture<S>, sample: Sample) {
+    let (mut pure, mut random) = (Pure::default(), Seed::new(7));
+    for step in 0..STEPS {
+        fixture.advance(Duration::from_micros(random.below(300_000)));
+        if random.once_in(12) {
+            fixture.advance(Duration::from_secs(random.below(100)));
+        }
+        let limit = match step * 3 / STEPS {
+            1 => &sample.changed[0],
+            2 => &sample.changed[1],
+            _ => &sample.limit,
+        };
+        let check = [fixture.charge(limit, random.pick(&ENTITIES)).with_cost(1 + small(&mut random, 3))];
+        assert_eq!(fixture.decide(&check).await, pure.decide(&check, fixture.now()), "step {step}");
+        if limit.kind() == AlgorithmKind::Concurrency {
+            let debit = [fixture.charge(limit, ENTITIES[0]).with_action(Action::Debit { at: None })];
+            let refused = fixture.store().apply_deltas(Request::new(&debit), fixture.now()).await;
+            assert!(refused.is_err(), "a concurrency limit has leases, not deltas");
+            continue;
+        }
+        let scattered = random.once_in(2);
+        let charges: Vec<_> = (0..=random.below(5))
+            .map(|_| {
+                let entity = if scattered { random.pick(&ENTITIES) } else { &ENTITIES[0] };
+                let ago = fixture.now() - Duration::from_micros(random.below(2_000_000));
+                // A store may drop when a blocking bucket that is full again was last used.
+                let at = if random.once_in(3) || limit.block_time().is_some() { None } else { Some(ago) };
+                let refund = random.once_in(8);
+                let action = if refund { Action::Refund { at } } else { Action::Debit { at } };
+                fixture.charge(limit, *entity).with_cost(small(&mut random, 5)).with_action(action)
+            })
+            .collect();
+        let states = fixture.apply_deltas(IdempotencyKey::unique(), &charges).await;
+        assert!(pure.decide(&charges, fixture.now()).is_allowed());
+        for (charge, state) in charges.iter().zip(&states) {
+            let expected = pure.decide(&[peek_of(charge)], fixture.now());
+            assert_eq!(
+                [fixture.one(peek_of(charge)).await],
+                expected.decisions(),
+                "step {step}: {charges:?}"
+            );
+            assert_eq!([peek_at(charge, state)], expected.decisions(), "step {step}: {charges:?}");
+        }
+    }
+}
+
+/// A repetition applies nothing, and returns the current states.
+async fn applied_once<S: Store>(mut fixture: Fixture<S>, Sample { limit, .. }: Sample) {
+    let debit = Action::Debit { at: Some(fixture.now()) };
+    if limit.kind() == AlgorithmKind::Concurrency {
+        return fixture.refused(&limit, debit).await;
+    }
+    fixture.advance(Duration::from_millis(1));
+    let key = IdempotencyKey::unique();
+    let charges = [2, 1, 0].map(|cost| fixture.charge(&limit, "one").with_cost(cost).with_action(debit));
+    let mut pure = Pure::default();
+    assert!(pure.decide(&charges, fixture.now()).is_allowed());
+    for _ in 0..3 {
+        let states = fixture.apply_deltas(key, &charges).await;
+        for (charge, state) in charges.iter().zip(&states) {
+            let expected = pure.decide(&[peek_of(charge)], fixture.now());
+            assert_eq!([peek_at(charge, state)], expected.decisions());
+        }
+        let other = [fixture.charge(&limit, "one")];
+        assert_eq!(fixture.decide(&other).await, pure.decide(&other, fixture.now()), "applied once");
+    }
+}
+
+fn small(random: &mut Seed, bound: u64) -> u32 {
+    u32::try_from(random.below(bound)).unwrap_or(0)
+}

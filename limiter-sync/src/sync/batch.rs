@@ -1,0 +1,119 @@
+//! Batches: the pending deltas of many keys in one call, under one idempotency key.
+
+use std::sync::Arc;
+
+use tollgate_core::store::Store;
+use tollgate_core::{Action, Charge, IdempotencyKey, Time};
+
+use crate::config::LimitConfig;
+use crate::local::entry::{Entry, StoredKey};
+use crate::local::pending::{Delta, PendingDeltas};
+use crate::local::table::Location;
+
+/// How many charges a call contains: enough to make the overhead of each small, and few enough for every store.
+pub(super) const MAX_CHARGES: usize = 250;
+
+/// The deltas of one key, in flight.
+#[derive(Debug)]
+pub(super) struct KeyDeltas {
+    pub(super) location: Location,
+    pub(super) key: StoredKey,
+    pub(super) config: Arc<LimitConfig>,
+    pub(super) deltas: PendingDeltas,
+    /// They waited unusually long.
+    pub(super) late: bool,
+    /// The central store has answered for this key before.
+    pub(super) was_synced: bool,
+    /// Their instants are those of the deciding clock.
+    pub(super) central_dates: bool,
+}
+
+impl KeyDeltas {
+    /// Takes the deltas of an entry, which is in flight from then on. `None` if it is in flight already, or has a lease
+    /// instead.
+    pub(super) fn take(entry: &mut Entry, key: &StoredKey, location: Location, now: Time) -> Option<Self> {
+        if entry.is_in_flight() {
+            return None;
+        }
+        let (deltas, late) = entry.state.take_deltas(&entry.config, now)?;
+        entry.set_in_flight(true);
+        Some(Self {
+            location,
+            key: key.clone(),
+            config: Arc::clone(&entry.config),
+            deltas,
+            late,
+            was_synced: entry.was_synced(),
+            central_dates: false,
+        })
+    }
+
+    /// Returns a charge of this key, to be routed by.
+    fn charge(&self) -> Charge<'_> {
+        self.config.limit.charge(self.key.key())
+    }
+
+    /// Returns the charges to send: the deltas, or one that changes nothing if there are none.
+    pub(super) fn charges(&self) -> impl Iterator<Item = Charge<'_>> {
+        let charge = self.charge();
+        let deltas = self.deltas.deltas().flat_map(Delta::charges);
+        let charges = deltas.map(move |(cost, action)| charge.with_cost(cost).with_action(action));
+        // Local instants mean nothing to the central store. These deltas are an interval late at most.
+        let mut charges =
+            charges.map(|charge| if self.central_dates { charge } else { undated(charge) }).peekable();
+        // A debit of zero changes nothing, and is never denied as a peek might be.
+        let nothing =
+            charges.peek().is_none().then(|| charge.with_cost(0).with_action(Action::Debit { at: None }));
+        nothing.into_iter().chain(charges)
+    }
+}
+
+/// The deltas of several keys, which are applied by one call, all or none.
+///
+/// A batch without an answer is sent again as it is, under the same idempotency key, until it has one: so nothing is
+/// lost, and nothing is applied twice while the central store recognizes the key. Deltas that its keys get in the
+/// meantime wait for a later batch.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    pub(super) id: IdempotencyKey,
+    pub(super) keys: Vec<KeyDeltas>,
+    /// It may have been applied, and the answer lost: it has to keep its idempotency key.
+    pub(super) in_doubt: bool,
+    /// How often it was rejected in a row because of one of its keys.
+    pub(super) rejections: u8,
+}
+
+impl Batch {
+    pub(super) fn new(keys: Vec<KeyDeltas>) -> Self {
+        Self { id: IdempotencyKey::unique(), keys, in_doubt: false, rejections: 0 }
+    }
+
+    pub(super) fn charges(&self) -> impl Iterator<Item = Charge<'_>> {
+        self.keys.iter().flat_map(KeyDeltas::charges)
+    }
+}
+
+/// Groups the deltas of keys into as few batches as possible: keys with the same route, and at most [`MAX_CHARGES`].
+pub(super) fn batches(store: &impl Store, mut keys: Vec<KeyDeltas>) -> Vec<Batch> {
+    let route = |key: &KeyDeltas| store.route(&key.charge());
+    keys.sort_by_cached_key(route);
+    let mut batches: Vec<Batch> = Vec::new();
+    let (mut charges, mut last) = (0, None);
+    for key in keys {
+        let (more, route) = (key.charges().count(), route(&key));
+        if last != Some(route) || charges + more > MAX_CHARGES {
+            batches.push(Batch::new(Vec::new()));
+            (charges, last) = (0, Some(route));
+        }
+        charges += more;
+        if let Some(batch) = batches.last_mut() {
+            batch.keys.push(key);
+        }
+    }
+    batches
+}
+
+/// Removes the instant of a delta.
+fn undated(charge: Charge<'_>) -> Charge<'_> {
+    charge.with_action(charge.action().map_instant(|_| None))
+}

@@ -1,0 +1,178 @@
+//! The session with a cluster: opened when it is first needed, with its statements prepared.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
+use scylla::client::session::Session;
+use scylla::client::session_builder::SessionBuilder;
+use scylla::policies::load_balancing::DefaultPolicy;
+use scylla::statement::prepared::PreparedStatement;
+use scylla::statement::{Consistency, SerialConsistency};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout};
+use tollgate_core::StoreError;
+
+use crate::backoff;
+use crate::config::StoreOptions;
+use crate::error;
+use crate::routing::{PreferredReplica, RetryIfNotExecuted};
+use crate::schema::Table;
+use crate::url::ClusterUrl;
+
+/// How many replicas of a partition are tried in turn before the first is tried again.
+pub(crate) const REPLICAS: usize = 3;
+/// How long calls fail at once after a failed attempt to connect.
+const RECONNECT_DELAY: Duration = Duration::from_millis(500);
+/// How often an idle connection is checked. A node that takes longer than a call may take gets its connections
+/// closed, and is not used any more; but never sooner than this, because servers pause to collect garbage.
+const KEEPALIVE: Duration = Duration::from_secs(1);
+
+/// A session with a cluster that may not be reachable yet.
+#[derive(Debug)]
+pub(crate) struct LazySession(Arc<Connector>);
+
+#[derive(Debug)]
+struct Connector {
+    url: ClusterUrl,
+    table: Table,
+    options: StoreOptions,
+    session: OnceCell<PreparedSession>,
+    /// When and why the last attempt failed.
+    last_failure: Mutex<Option<(Instant, StoreError)>>,
+}
+
+/// A session and its prepared statements.
+#[derive(Debug)]
+pub(crate) struct PreparedSession {
+    pub(crate) session: Session,
+    /// One set for each replica to start with.
+    pub(crate) statements: [Statements; REPLICAS],
+}
+
+#[derive(Debug)]
+pub(crate) struct Statements {
+    /// Values: time-to-live, new state, key, limit, expected state.
+    pub(crate) update: PreparedStatement,
+    /// Values: key, limit, expected state. A condition that changes nothing.
+    pub(crate) guard: PreparedStatement,
+    /// Values: key, limits.
+    pub(crate) select: PreparedStatement,
+    /// The profile for batches of these statements.
+    pub(crate) profile: ExecutionProfileHandle,
+}
+
+impl LazySession {
+    pub(crate) fn new(url: ClusterUrl, table: Table, options: StoreOptions) -> Self {
+        let (session, last_failure) = (OnceCell::new(), Mutex::new(None));
+        Self(Arc::new(Connector { url, table, options, session, last_failure }))
+    }
+
+    /// Returns the session, and opens it if there is none. Concurrent callers wait for the same attempt, which
+    /// continues if they are cancelled.
+    pub(crate) async fn get(&self) -> Result<&PreparedSession, StoreError> {
+        if let Some(session) = self.0.session.get() {
+            return Ok(session);
+        }
+        let connector = Arc::clone(&self.0);
+        let connected = tokio::spawn(async move { connector.get().await.map(|_| ()) }).await;
+        connected.map_err(error::connect_task_ended)??;
+        self.0.session.get().ok_or_else(error::timed_out)
+    }
+}
+
+impl Connector {
+    async fn get(&self) -> Result<&PreparedSession, StoreError> {
+        self.session
+            .get_or_try_init(async || {
+                if let Some((at, error)) = &*self.last_failure()
+                    && at.elapsed() < RECONNECT_DELAY
+                {
+                    return Err(error.clone());
+                }
+                // Boxed: the future is large and rarely polled, and every caller's future would contain it.
+                let connected =
+                    timeout(self.options.connect_timeout.saturating_mul(5), Box::pin(self.connect())).await;
+                let connected = connected.unwrap_or_else(|_| Err(error::timed_out()));
+                *self.last_failure() = connected.as_ref().err().map(|error| (backoff::now(), error.clone()));
+                connected
+            })
+            .await
+    }
+
+    fn last_failure(&self) -> MutexGuard<'_, Option<(Instant, StoreError)>> {
+        self.last_failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn connect(&self) -> Result<PreparedSession, StoreError> {
+        let session = open(&self.url, &self.options).await?;
+        self.table.check(&session, self.options.serial_consistency).await?;
+        let table = self.table.quoted();
+        let prepare =
+            async |text: String| session.prepare(text).await.map_err(|cause| error::from_prepare(&cause));
+        let update = prepare(format!(
+            "UPDATE {table} USING TTL ? SET state = ? WHERE key = ? AND limit_name = ? IF state = ?"
+        ))
+        .await?;
+        // The column `guard` is never set. Deleting it makes a row a condition of a transaction without changing it.
+        let guard =
+            prepare(format!("DELETE guard FROM {table} WHERE key = ? AND limit_name = ? IF state = ?"))
+                .await?;
+        let select =
+            prepare(format!("SELECT limit_name, state FROM {table} WHERE key = ? AND limit_name IN ?"))
+                .await?;
+        let statements = Statements { update, guard, select, profile: self.profile(0) };
+        let statements = std::array::from_fn(|replica| {
+            statements.with_profile(self.profile(replica), self.options.serial_consistency)
+        });
+        Ok(PreparedSession { session, statements })
+    }
+
+    /// Returns the profile for requests that start with the given replica.
+    fn profile(&self, replica: usize) -> ExecutionProfileHandle {
+        let mut order = DefaultPolicy::builder().token_aware(true);
+        if let Some(datacenter) = &self.url.datacenter {
+            order = order.prefer_datacenter(datacenter.clone());
+        }
+        ExecutionProfile::builder()
+            .load_balancing_policy(Arc::new(PreferredReplica::new(order.build(), replica)))
+            .retry_policy(Arc::new(RetryIfNotExecuted))
+            .consistency(self.options.consistency)
+            .serial_consistency(Some(self.options.serial_consistency))
+            // The store has its own timeouts.
+            .request_timeout(None)
+            .build()
+            .into_handle()
+    }
+}
+
+impl Statements {
+    fn with_profile(&self, profile: ExecutionProfileHandle, serial: SerialConsistency) -> Self {
+        let [mut update, mut guard, mut select] = [&self.update, &self.guard, &self.select].map(Clone::clone);
+        for statement in [&mut update, &mut guard, &mut select] {
+            statement.set_execution_profile_handle(Some(profile.clone()));
+        }
+        // A serial read: it sees all applied transactions, and completes those that are in progress.
+        select.set_consistency(match serial {
+            SerialConsistency::Serial => Consistency::Serial,
+            SerialConsistency::LocalSerial => Consistency::LocalSerial,
+        });
+        select.set_is_idempotent(true);
+        Self { update, guard, select, profile }
+    }
+}
+
+/// Opens a session with the driver.
+pub(crate) async fn open(url: &ClusterUrl, options: &StoreOptions) -> Result<Session, StoreError> {
+    let mut builder = SessionBuilder::new()
+        .known_nodes(&url.hosts)
+        .connection_timeout(options.connect_timeout)
+        .keepalive_interval(KEEPALIVE)
+        .keepalive_timeout(options.call_timeout.max(KEEPALIVE))
+        .keyspaces_to_fetch([url.keyspace.clone()]);
+    if let Some((user, password)) = &url.credentials {
+        builder = builder.user(user, password);
+    }
+    let session = (options.customize_session)(builder).build().await;
+    session.map_err(|cause| error::from_connect(&cause, &url.hosts.join(", ")))
+}
