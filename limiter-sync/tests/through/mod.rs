@@ -37,7 +37,8 @@ impl SyncRounds {
         if starts_with(&["live_change", "replay", "apply_deltas::", "single_charge::"]) {
             return Some("only grants are synchronized, not changes of parameters");
         }
-        // What was granted over a while is sent as one delta: the central state may differ by its rounding.
+        // What was granted over a while is sent as one delta: the central state of an uneven rate may differ by its
+        // rounding, and that of an interval bucket by where its period starts.
         (self == Self::Never && starts_with(&["any_store::"]))
             .then_some("pending deltas are combined before an export")
     }
