@@ -31,8 +31,8 @@ pub enum Action {
     /// Refunds the cost.
     Refund {
         /// The instant the debit belongs to. Default: now. What has been refilled since, or has left its window, is
-        /// not refunded again. A future instant means a reservation that has not started; it refunds all but the part
-        /// that later reservations already wait behind.
+        /// not refunded again. A future instant means a reservation that has not started: it is refunded unless later
+        /// reservations already wait behind it, which keep their start.
         at: Option<Time>,
     },
     /// Resets the key: its state equals a fresh one afterwards.

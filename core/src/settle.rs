@@ -38,8 +38,88 @@ pub fn settle(charges: &[Charge<'_>], indexes: &[usize], states: &mut [State], n
                 *decision = states[*index].record_denial(charge.limit, now, &charge.operation, *decision);
             }
         }
+        for (index, state) in states.iter().enumerate() {
+            retry_together(charges, indexes, index, state, now, &mut decisions);
+        }
     }
     Verdict::new(decisions, now)
+}
+
+/// Corrects when a retry makes sense for the denied ones of several charges that share a state: all of them have to pass
+/// together.
+fn retry_together(
+    charges: &[Charge<'_>],
+    indexes: &[usize],
+    index: usize,
+    state: &State,
+    now: Time,
+    decisions: &mut [Decision],
+) {
+    let shares = |number: &usize| indexes[*number] == index;
+    let numbers = || (0..charges.len()).filter(shares);
+    let can_retry = |number: usize| decisions[number].outcome() == Outcome::Denied;
+    if numbers().nth(1).is_none() || !numbers().any(can_retry) {
+        return;
+    }
+    let sharing: SmallVec<[Charge<'_>; 4]> = numbers().map(|number| charges[number]).collect();
+    let wait = wait_for_all(&sharing, state, now);
+    for number in numbers() {
+        let raw = decisions[number].raw();
+        if raw.outcome == Outcome::Denied {
+            decisions[number] = match wait {
+                Some(wait) => RawDecision { wait, ..raw },
+                None => RawDecision { outcome: Outcome::NeverFits, wait: 0, ..raw },
+            }
+            .into();
+        }
+    }
+}
+
+/// How many instants are tried before the one at which the state is fresh.
+const MAX_TRIES: u32 = 8;
+
+/// Returns after what time charges of one state pass together, if no other charge comes first. `None` if they never do.
+fn wait_for_all(charges: &[Charge<'_>], state: &State, now: Time) -> Option<u64> {
+    let holds_lease = charges.iter().any(|charge| charge.operation.action == Action::Renew);
+    // A state has no more room than a fresh one. But a fresh one has no leases.
+    if !holds_lease && attempt(charges, State::default(), now)? > 0 {
+        return None;
+    }
+    let mut at = now;
+    for tries in 0..=MAX_TRIES {
+        if tries == MAX_TRIES {
+            at = at.max(state.fresh_at());
+        }
+        match attempt(charges, state.clone(), at)? {
+            0 => return Some(at.nanos() - now.nanos()),
+            wait => at = at.after(wait),
+        }
+    }
+    None
+}
+
+/// Tries charges on one state, one after the other. Returns the longest wait; zero if all pass. `None` if one of them
+/// can never pass.
+fn attempt(charges: &[Charge<'_>], mut state: State, at: Time) -> Option<u64> {
+    let mut longest = 0;
+    for charge in charges {
+        let decision = state.evaluate(charge.limit, at, &charge.operation);
+        match decision.outcome() {
+            Outcome::Allowed => {}
+            Outcome::Denied => {
+                longest = longest.max(decision.raw().wait.max(1));
+                // The charges behind it have to wait for it, too.
+                let least =
+                    if charge.operation.action == Action::TakeUpTo { 1 } else { charge.operation.cost };
+                let debit = charge.with_cost(least).with_action(Action::Debit { at: None });
+                if debit.supported().is_ok() {
+                    let _ = state.evaluate(charge.limit, at, &debit.operation);
+                }
+            }
+            Outcome::NeverFits | Outcome::LeaseLost | Outcome::DenyListed => return None,
+        }
+    }
+    Some(longest)
 }
 
 const PEEK: Operation =
@@ -126,6 +206,17 @@ mod tests {
         assert!(run(&charges, &mut states).is_denied());
         let twice = run(&[limit.charge("a").with_cost(3), limit.charge("a").with_cost(2)], &mut states);
         assert_eq!((twice.is_allowed(), twice.decisions()[1].remaining()), (true, 0));
+    }
+
+    #[test]
+    fn charges_on_one_key_are_retried_when_all_of_them_fit() {
+        let limit = Limit::per_second(5).build("api").expect("valid");
+        let mut states = vec![State::default()];
+        assert!(run(&[limit.charge("a").with_cost(3)], &mut states).is_allowed());
+        let denied = run(&[limit.charge("a").with_cost(3), limit.charge("a")], &mut states);
+        assert_eq!(denied.retry_after(), Some(core::time::Duration::from_millis(400)), "2 of 4 are left");
+        let denied = run(&[limit.charge("a").with_cost(3), limit.charge("a").with_cost(3)], &mut states);
+        assert_eq!((denied.retry_after(), denied.decisions()[1].outcome()), (None, Outcome::NeverFits));
     }
 
     #[test]

@@ -113,7 +113,16 @@ impl State {
     #[inline]
     pub(crate) fn evaluate(&mut self, limit: &Limit, now: Time, operation: &Operation) -> Decision {
         if operation.cost == 0 && operation.action.is_take() {
-            return self.peek(limit, now, operation);
+            let (decision, algorithm) = self.peek(limit, now, operation);
+            // The only change that a peek makes: the TAT of a limit that became faster starts to count down.
+            if let AlgorithmState::Flow(tat) = algorithm
+                && decision.is_denied()
+                && self.as_flow() != Some(tat)
+            {
+                self.algorithm = algorithm;
+                self.update_fresh_at(limit);
+            }
+            return decision;
         }
         if operation.cost == 0 && matches!(operation.action, Action::Debit { .. }) {
             // A debit of nothing changes nothing. It is never denied, as a peek may be.
@@ -146,9 +155,15 @@ impl State {
     }
 
     /// Denies a take during the block time. What the algorithm alone would decide determines when a retry can succeed.
-    fn deny_while_blocked(&self, limit: &Limit, now: Time, operation: &Operation) -> Decision {
-        let unblocked = limit.algorithm().decide(&mut self.algorithm.clone(), now, operation).raw();
-        let peeked = self.peek(limit, now, operation).raw();
+    fn deny_while_blocked(&mut self, limit: &Limit, now: Time, operation: &Operation) -> Decision {
+        let mut algorithm = self.algorithm.clone();
+        let unblocked = limit.algorithm().decide(&mut algorithm, now, operation).raw();
+        if unblocked.outcome == Outcome::Denied {
+            // Nothing was debited, but the state is that of the current parameters, as after any other denial.
+            self.algorithm = algorithm;
+        }
+        self.update_fresh_at(limit);
+        let peeked = self.peek(limit, now, operation).0.raw();
         match unblocked.outcome {
             outcome @ (Outcome::NeverFits | Outcome::LeaseLost | Outcome::DenyListed) => {
                 RawDecision { outcome, wait: 0, ..peeked }
@@ -159,13 +174,15 @@ impl State {
         .into()
     }
 
-    /// Decides without changing the state. It is not converted to the parameters of a changed limit either.
-    fn peek(&self, limit: &Limit, now: Time, operation: &Operation) -> Decision {
+    /// Decides without changing the state. It is not converted to the parameters of a changed limit either. Returns the
+    /// algorithm's state as it would be then, too.
+    fn peek(&self, limit: &Limit, now: Time, operation: &Operation) -> (Decision, AlgorithmState) {
         let mut algorithm =
             if self.has_expired(now) { AlgorithmState::Fresh } else { self.algorithm.clone() };
         let peek = Operation { cost: 0, ..*operation };
         let decision = limit.algorithm().decide(&mut algorithm, now, &peek);
-        if self.blocked_until > now { self.blocked(&decision, now) } else { decision }
+        let decision = if self.blocked_until > now { self.blocked(&decision, now) } else { decision };
+        (decision, algorithm)
     }
 
     /// Returns whether the state is to be replaced by a fresh one.

@@ -28,5 +28,6 @@ mod models {
     mod extremes;
     mod parameter_changes;
     mod requests;
+    mod reservations;
     mod snapshots;
 }

@@ -51,11 +51,12 @@ local function saturated(count)
   return math.min(count, 2 ^ 53 - 1)
 end
 
--- Returns the start of the limit's current window. Everything in a call is decided at one instant, so it is cached.
+-- Returns the start of the limit's window at an instant. Nearly everything in a call is decided at one instant, so it is
+-- cached.
 local function window_start(limit, now)
-  if not limit.start then
+  if not rawequal(limit.start_at, now) then
     local _, rest = split(now, limit.period)
-    limit.start = now - rest
+    limit.start, limit.start_at = now - rest, now
   end
   return limit.start
 end

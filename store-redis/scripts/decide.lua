@@ -78,18 +78,18 @@ local function while_blocked(state, decision)
   }
 end
 
--- Decides a peek.
+-- Decides a peek. Returns the algorithm's body as it would be then, too.
 local function peek(limit, state, ask)
   local body = nil
   if not is_fresh(limit, state) then
     body = state.body
   end
   local zero_cost = { action = ask.action, cost = 0, instant = ask.instant, lease = ask.lease }
-  local decision = limit.rules.decide(limit, body, now, zero_cost)
+  local decision, after = limit.rules.decide(limit, body, now, zero_cost)
   if now < state.blocked then
-    return while_blocked(state, decision)
+    return while_blocked(state, decision), after
   end
-  return decision
+  return decision, after
 end
 
 local function with(decision, outcome, wait)
@@ -103,7 +103,12 @@ end
 local function decide_charge(limit, state, ask)
   local takes = ask.action == TAKE or ask.action == TAKE_UP_TO
   if takes and ask.cost == 0 then
-    return peek(limit, state, ask), state
+    local decision, body = peek(limit, state, ask)
+    -- The only change that a peek makes: the TAT of a limit that became faster starts to count down.
+    if limit.rules.is_flow and decision.outcome == DENIED and body ~= state.body then
+      return decision, new_state(limit, body, state.blocked)
+    end
+    return decision, state
   end
   local before = state
   if is_fresh(limit, state) then
@@ -111,7 +116,12 @@ local function decide_charge(limit, state, ask)
   end
   if takes and now < state.blocked then
     -- The wait is that of the block, or of the same charge without a block, the longer one.
-    local unblocked = limit.rules.decide(limit, state.body, now, ask)
+    local unblocked, body = limit.rules.decide(limit, state.body, now, ask)
+    -- A denial debits nothing, but its body is that of the current parameters.
+    local denied_state = new_state(limit, unblocked.outcome == DENIED and body or state.body, state.blocked)
+    if denied_state.body ~= state.body or denied_state.fresh ~= state.fresh then
+      state = denied_state
+    end
     local current = peek(limit, state, ask)
     if unblocked.outcome == DENIED then
       return with(current, DENIED, most(current.wait, unblocked.wait)), state
@@ -273,6 +283,79 @@ local function stored_value(key)
   return call('GET', KEYS[key]) or ''
 end
 
+-- Tries charges on one state at an instant, one after the other. Returns the longest wait; zero if all pass. Returns nil
+-- if one of them can never pass.
+local function try_all(charges, state, at)
+  local present, longest = now, ZERO
+  now = at
+  for _, charge in ipairs(charges) do
+    local decision
+    decision, state = decide_charge(charge.limit, state, charge)
+    if decision.outcome == DENIED then
+      longest = most(longest, most(decision.wait, of(1)))
+      -- The charges behind it have to wait for it, too. Leases cannot be debited.
+      if charge.limit.kind ~= CONCURRENCY then
+        local cost = charge.action == TAKE_UP_TO and 1 or charge.cost
+        local _, debited = decide_charge(charge.limit, state, { action = DEBIT, cost = cost, lease = ANONYMOUS })
+        state = debited
+      end
+    elseif decision.outcome ~= ALLOWED then
+      longest = nil
+      break
+    end
+  end
+  now = present
+  return longest
+end
+
+-- How many instants are tried before the one at which the state is fresh.
+local MAX_TRIES = 8
+
+-- Returns after what time charges of one state pass together; nil if they never do.
+local function wait_for_all(charges, state)
+  local holds_lease = false
+  for _, charge in ipairs(charges) do
+    holds_lease = holds_lease or charge.action == RENEW
+  end
+  if not holds_lease and try_all(charges, FRESH, now) ~= ZERO then
+    return nil
+  end
+  local at = now
+  for tries = 0, MAX_TRIES do
+    if tries == MAX_TRIES then
+      at = most(at, state.fresh)
+    end
+    local wait = try_all(charges, state, at)
+    if not wait or wait == ZERO then
+      return wait and at - now
+    end
+    at = least(at + wait, END_OF_TIME)
+  end
+  return nil
+end
+
+-- Corrects when a retry makes sense for the denied ones of several charges that share a state: all of them have to pass
+-- together.
+local function retry_together(charges, decisions)
+  local sharing = {}
+  for i, charge in ipairs(charges) do
+    local group = sharing[charge.key] or { charges = {}, denied = {} }
+    sharing[charge.key] = group
+    group.charges[#group.charges + 1] = charge
+    if decisions[i].outcome == DENIED then
+      group.denied[#group.denied + 1] = i
+    end
+  end
+  for key, group in pairs(sharing) do
+    if #group.charges > 1 and #group.denied > 0 then
+      local wait = wait_for_all(group.charges, states[key])
+      for _, i in ipairs(group.denied) do
+        decisions[i] = with(decisions[i], wait and DENIED or NEVER_FITS, wait or ZERO)
+      end
+    end
+  end
+end
+
 -- Decides charges, all or none. Returns the decisions, and whether they were denied.
 local function settle(charges)
   local decisions, before, is_denied = {}, {}, false
@@ -305,6 +388,7 @@ local function settle(charges)
       decisions[i], states[charge.key] = denied(charge.limit, states[charge.key], charge, decisions[i])
     end
   end
+  retry_together(charges, decisions)
   return decisions, true
 end
 
@@ -358,10 +442,12 @@ end
 
 -- Decides a run. If that fails, returns the error and restores the states.
 local function attempt(charges, run_length)
+  local present = now
   local ok, result, changed = pcall(decide, charges, run_length)
   if ok then
     return result, changed
   end
+  now = present
   for _, charge in ipairs(charges) do
     states[charge.key] = charge.before or states[charge.key]
   end

@@ -80,6 +80,11 @@ algorithms[FIXED_WINDOW] = {
     local is_past = (action == DEBIT or action == REFUND) and ask.instant and ask.instant < start
     if action == DEBIT then
       granted = cost
+      if is_past and limit.anchored then
+        -- Unless it was the first hit: it starts an unused window, and counts in a used one.
+        is_past = ask.instant + limit.period <= (used == 0 and now or start)
+        start = used == 0 and not is_past and ask.instant or start
+      end
       used = is_past and used or saturated(used + cost)
     elseif action == REFUND then
       granted = is_past and 0 or math.min(cost, used)

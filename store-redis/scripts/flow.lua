@@ -68,7 +68,7 @@ local function take(limit, body, view, cost, max_wait)
   end
   max_wait = max_wait or (limit.admission == QUEUED and END_OF_TIME or ZERO)
   if ZERO < shortfall or max_wait < start then
-    if view.clamped and cost > 0 then
+    if view.clamped then
       body = { at = view.tat, overdrawn = false, digest = limit.digest }
     end
     return flow_decision(limit, view, DENIED, 0, most(shortfall, start - max_wait)), body
@@ -83,7 +83,7 @@ local function refund(limit, body, view, cost, at)
   local worth = times(limit.token, of(cost))
   local amount = worth
   if at and view.now < at then
-    -- A reservation that has not started: later reservations keep their position in the queue.
+    -- A reservation that has not started. If others wait behind it, they keep their start.
     local behind = units(limit, at)
     if limit.admission == FITS then
       behind = behind + limit.capacity_units
@@ -92,9 +92,13 @@ local function refund(limit, body, view, cost, at)
     else
       behind = behind + limit.capacity_units + worth
     end
-    amount = worth - (view.tat_unit - behind)
+    if behind < view.tat_unit then
+      amount = ZERO
+    end
   elseif at then
-    amount = least(worth, units(limit, at) + limit.capacity_units - view.now_unit)
+    -- The latest TAT that the debit can have caused.
+    local latest = limit.admission == REPAID and limit.capacity_units + worth or most(limit.capacity_units, worth)
+    amount = least(worth, units(limit, at) + latest - view.now_unit)
   end
   local next_tat_unit = most(view.tat_unit - amount, view.now_unit)
   local refunded = plain(scale_down(view.tat_unit - next_tat_unit, of(1), limit.token))

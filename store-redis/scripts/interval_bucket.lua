@@ -1,7 +1,7 @@
--- Token bucket refilled by interval: the whole count at the end of each period, the first of which starts with the
--- first debit from a full bucket.
+-- Token bucket refilled by interval: the whole count at the end of each period, up to the capacity. The first period
+-- starts with the first debit from a full bucket.
 --
--- limit: count, period, capacity
+-- limit: refill (the tokens that a period refills), period, capacity
 -- body:  missing (tokens), since (the start of the current period), overdrawn (debits or reservations exceeded the
 --        capacity; otherwise more than the capacity is missing only because the limit has changed)
 
@@ -20,7 +20,7 @@ do
     end
     if since + limit.period <= now then
       local periods, rest = split(now - since, limit.period)
-      missing, since = missing - plain(periods) * limit.count, now - rest
+      missing, since = missing - plain(periods) * limit.refill, now - rest
     end
     if missing <= 0 then
       return 0, now
@@ -28,19 +28,44 @@ do
     return missing, since
   end
 
-  -- Returns the instant at which `many` of the missing tokens are refilled.
-  local function refilled_at(limit, since, many)
-    if many <= 0 then
+  -- Returns after how many periods `many` of the missing tokens are refilled.
+  local function periods_for(limit, many)
+    return math.max(math.ceil(many / limit.refill), 0)
+  end
+
+  -- Returns the instant this many periods from the start of the current one; zero for none.
+  local function after(limit, since, periods)
+    if periods == 0 then
       return ZERO
     end
-    local periods = math.ceil(many / limit.count)
     if periods * plain(limit.period) > 2 ^ 65 then
       return LAST
     end
     return least(since + times(of(periods), limit.period), LAST)
   end
 
+  local function full_at(limit, since, missing)
+    return after(limit, since, periods_for(limit, missing))
+  end
+
+  -- Returns how much of a debit of `cost` at `at` can be refunded.
+  local function refundable(limit, missing, since, now, cost, at)
+    if now < at then
+      -- A reservation that has not started. If others start in later periods, they keep their start.
+      local periods = plain(split(at - since, limit.period))
+      return missing > limit.capacity + periods * limit.refill and 0 or cost
+    elseif at < since then
+      -- A debit from before the current period has been refilled since, partly or completely.
+      return math.max(cost - plain(scale_up(since - at, of(1), limit.period)) * limit.refill, 0)
+    end
+    return cost
+  end
+
   algorithms[INTERVAL_BUCKET] = {
+    set_up = function(limit)
+      limit.refill = math.min(limit.count, limit.capacity)
+    end,
+
     read = function(text, from)
       local missing, h, l, overdrawn = struct.unpack('>I7I2I6B', text, from)
       return { missing = missing, since = wide(h, l), overdrawn = overdrawn == 1 }
@@ -51,7 +76,7 @@ do
     end,
 
     fresh_at = function(limit, body)
-      return least(refilled_at(limit, body.since, body.missing), END_OF_TIME)
+      return least(full_at(limit, body.since, body.missing), END_OF_TIME)
     end,
 
     decide = function(limit, body, now, ask)
@@ -68,12 +93,7 @@ do
           missing = saturated(missing + cost)
         end
       elseif action == REFUND then
-        local worth = cost
-        if at and at < since then
-          -- A debit from before the current period has been refilled since, partly or completely.
-          worth = math.max(cost - plain(scale_up(since - at, of(1), limit.period)) * limit.count, 0)
-        end
-        granted = math.min(worth, missing)
+        granted = math.min(at and refundable(limit, missing, since, now, cost, at) or cost, missing)
         missing = missing - granted
       elseif action == RESET then
         missing = 0
@@ -88,16 +108,20 @@ do
         if asked > limit.capacity then
           outcome = NEVER_FITS
         else
-          local start = refilled_at(limit, since, missing + asked - limit.capacity) - now
+          local periods = periods_for(limit, missing + asked - limit.capacity)
+          local start = after(limit, since, periods) - now
           if max_wait < start then
             outcome, wait = DENIED, start - max_wait
           else
             granted, wait = cost, start
-            missing = saturated(missing + cost)
+            if cost > 0 then
+              -- The periods until the start do not fill the bucket beyond its capacity.
+              missing = saturated(math.max(missing, periods * limit.refill) + cost)
+            end
           end
         end
       end
-      local reset = refilled_at(limit, since, missing) - now
+      local reset = full_at(limit, since, missing) - now
       local decision = counted(limit.capacity, missing, outcome, granted, wait, reset)
       if missing == 0 then
         return decision, nil

@@ -23,6 +23,8 @@ do
   local BLOCK = 64
   -- A log of up to this many entries is written as a whole, which is one command instead of three.
   local FEW = 32
+  -- How many entries a log may have beyond its count.
+  local MAX_DEBT_ENTRIES = 64
   -- Sums are rebased to zero from here on, long before they would be inexact.
   local LARGE = 2 ^ 51
 
@@ -203,6 +205,24 @@ do
     return body and body.sum - body.past or 0
   end
 
+  -- Combines the oldest entries once there are many more than the count, which only debits can cause: what exceeds the
+  -- count is dated as the last of it.
+  local function combine_debt(limit, body)
+    if body.last - body.first + 1 <= limit.count + MAX_DEBT_ENTRIES then
+      return body
+    end
+    local debt = used(body) - limit.count
+    local beyond = first_where(body, function(_, sum)
+      return debt < sum - body.past
+    end)
+    return changed(body, { first = math.max(beyond - 1, body.first) })
+  end
+
+  -- Returns when the gap after the newest entry ends; zero if there is no minimum gap.
+  local function gap_ends_at(limit, body)
+    return ZERO < limit.gap and body.at + limit.gap or ZERO
+  end
+
   local function fresh_at(limit, body)
     local span = body.paid and most(limit.period, limit.gap) or limit.gap
     return least(body.at + span, END_OF_TIME)
@@ -214,7 +234,7 @@ do
   end
 
   local function passes_at(limit, body, cost)
-    local apart, excess = body.at + limit.gap, used(body) + cost - limit.count
+    local apart, excess = gap_ends_at(limit, body), used(body) + cost - limit.count
     if excess <= 0 then
       return apart
     end
@@ -233,7 +253,7 @@ do
     if asked > limit.count then
       return answer(limit, body, now, NEVER_FITS, 0, ZERO), body
     end
-    if used(body) + asked > limit.count or (body and now < body.at + limit.gap) then
+    if used(body) + asked > limit.count or (body and now < gap_ends_at(limit, body)) then
       return answer(limit, body, now, DENIED, 0, passes_at(limit, body, asked) - now), body
     end
     if cost > 0 then
@@ -358,7 +378,7 @@ do
       elseif action == DEBIT then
         local at = ask.instant and least(ask.instant, now) or not_before_last(body, now)
         if cost > 0 and now < at + limit.period then
-          body = add(body, at, cost)
+          body = combine_debt(limit, add(body, at, cost))
         end
         return answer(limit, body, now, ALLOWED, cost, ZERO), body
       elseif action == REFUND then

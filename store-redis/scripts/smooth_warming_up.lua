@@ -34,21 +34,40 @@ do
     return flat + scale_down(times(above, limit.steep), above, limit.slope)
   end
 
+  -- Returns when a ticket ends at the stable rate, on the scale of the rate, which does not drift.
+  local function stable_end(limit, from, cost)
+    local unit = units(limit, from)
+    if instant_at(limit, unit) < from then
+      -- The last ticket may end between two units; rounding it down would over-admit.
+      unit = unit + ONE
+    end
+    -- The instant of a unit is never before its number, so units may saturate at the end of time.
+    unit = least(unit + times(limit.token, of(cost)), END_OF_TIME)
+    return least(instant_at(limit, unit), END_OF_TIME)
+  end
+
+  -- Returns the idle time that permits are worth.
+  local function stored_time(limit, permits)
+    return scale_up(of(permits), limit.spread, limit.gain)
+  end
+
+  -- Returns whether others wait behind a reservation: the next ticket is free later than this one alone would end.
+  local function is_behind(limit, warmed, free_at, cost, start)
+    local stored = limit.warm_up - warmed
+    if stored == ZERO then
+      return stable_end(limit, start, cost) < free_at
+    end
+    local before = least(stored + stored_time(limit, cost), limit.warm_up)
+    return start + (price(limit, before) - price(limit, stored)) < free_at
+  end
+
   -- Debits permits: stored ones first, the rest at the stable rate.
   local function spend(limit, warmed, free_at, cost)
     local stored = limit.warm_up - warmed
     if stored == ZERO then
-      -- Without stored permits the ticket moves on the scale of the rate, which does not drift.
-      local unit = units(limit, free_at)
-      if instant_at(limit, unit) < free_at then
-        -- The last ticket may end between two units; rounding it down would over-admit.
-        unit = unit + ONE
-      end
-      -- The instant of a unit is never before its number, so units may saturate at the end of time.
-      unit = least(unit + times(limit.token, of(cost)), END_OF_TIME)
-      return warmed, least(instant_at(limit, unit), END_OF_TIME)
+      return warmed, stable_end(limit, free_at, cost)
     end
-    local wanted = scale_up(of(cost), limit.spread, limit.gain)
+    local wanted = stored_time(limit, cost)
     local taken = least(wanted, stored)
     local time = price(limit, stored) - price(limit, stored - taken)
     if taken < wanted then
@@ -92,6 +111,10 @@ do
       if action == DEBIT then
         granted = cost
         warmed, free_at = spend(limit, warmed, free_at, cost)
+      elseif action == REFUND and ask.instant and now < ask.instant
+        and is_behind(limit, warmed, free_at, cost, ask.instant) then
+        -- A reservation that has not started: later ones keep their start.
+        granted = 0
       elseif action == REFUND then
         -- Only debt can be refunded, not time that has passed.
         local unit = units(limit, free_at)

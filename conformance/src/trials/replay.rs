@@ -1,6 +1,9 @@
 //! Differential replay: on seeded random traces, a store agrees with the pure function field by field.
 
+use std::time::Duration;
+
 use tollgate_core::store::{Atomicity, Store};
+use tollgate_core::{Action, Time};
 
 use super::Plan;
 use super::trace::{ENTITIES, limit_at, move_time, randomize};
@@ -9,17 +12,19 @@ use crate::pure::Pure;
 use crate::samples::{Sample, samples};
 use crate::seed::Seed;
 
-/// How many entities a trace charges, and whether its clock is sometimes set back a little. Only with a single key: a
-/// store may evict an expired state when another key needs the space, and a clock that is set back to before the expiry
-/// would show that.
+/// How many entities a trace charges, whether its clock is sometimes set back a little, and by how much the clocks of
+/// its callers differ. Only with a single key: a store may evict an expired state when another key needs the space, and
+/// a clock that lies before the expiry would show that.
 #[derive(Clone, Copy)]
 struct Course {
     keys: usize,
     back: bool,
+    skew: Duration,
 }
 
-const FORWARD: Course = Course { keys: ENTITIES.len(), back: false };
-const SET_BACK: Course = Course { keys: 1, back: true };
+const FORWARD: Course = Course { keys: ENTITIES.len(), back: false, skew: Duration::ZERO };
+const SET_BACK: Course = Course { keys: 1, back: true, skew: Duration::ZERO };
+const TWO_CLOCKS: Course = Course { keys: 1, back: false, skew: Duration::from_millis(5) };
 
 pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>, steps: usize) {
     for seed in 1..=2 {
@@ -29,6 +34,9 @@ pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>, steps: usize) {
     }
     plan.each("replay_with_the_clock_set_back", move |fixture, sample| {
         replay(fixture, vec![sample], 50, SET_BACK, steps)
+    });
+    plan.each("replay_with_two_clocks", move |fixture, sample| {
+        replay(fixture, vec![sample], 51, TWO_CLOCKS, steps)
     });
     for seed in 1..=6 {
         plan.add(&format!("replay::all_algorithms_{seed}"), move |fixture| {
@@ -48,23 +56,48 @@ async fn replay<S: Store>(
     let mut pure = Pure::default();
     // A store that compensates across entities debits and refunds, which leaves another state than no debit at all.
     let scattered = fixture.store().capability().atomicity == Atomicity::Everywhere;
+    // Reservations that were admitted, to be cancelled: the limit's name, the entity, the cost and the start.
+    let mut reservations: Vec<(String, &str, u32, Time)> = Vec::new();
+    let mut present = fixture.now();
     for step in 0..steps {
+        fixture.set(present);
         move_time(&mut fixture, &mut random, course.back);
+        present = fixture.now();
+        if random.once_in(2) {
+            fixture.back(course.skew);
+        }
         let count = if random.once_in(4) { 1 + random.below(5) } else { 1 };
         let entity = *random.pick(&ENTITIES[..course.keys]);
-        let charges: Vec<_> = (0..count)
+        let mut entities = Vec::new();
+        let mut charges: Vec<_> = (0..count)
             .map(|_| {
                 let sample = random.pick(&samples);
                 let limit = limit_at(sample, step, steps, &mut random);
                 let entity = if scattered { *random.pick(&ENTITIES[..course.keys]) } else { entity };
+                entities.push(entity);
                 randomize(fixture.charge(limit, entity), &fixture, &mut random)
             })
             .collect();
+        if let [charge] = &mut charges[..]
+            && random.once_in(4)
+            && let Some(index) = reservations
+                .iter()
+                .position(|(name, of, _, _)| name == charge.limit().name() && *of == entities[0])
+        {
+            let (_, _, cost, start) = reservations.swap_remove(index);
+            *charge = charge.with_cost(cost).with_action(Action::Refund { at: Some(start) });
+        }
         if charges.iter().any(|charge| charge.supported().is_err()) {
             assert!(fixture.try_decide(&charges).await.is_err(), "step {step} of seed {seed}: {charges:?}");
             continue;
         }
         let expected = pure.decide(&charges, fixture.now());
+        for ((charge, entity), decision) in charges.iter().zip(&entities).zip(expected.decisions()) {
+            if expected.is_allowed() && !decision.start_after().is_zero() && charge.cost() > 0 {
+                let start = fixture.now() + decision.start_after();
+                reservations.push((charge.limit().name().to_owned(), entity, charge.cost(), start));
+            }
+        }
         let decisions = match charges[..] {
             [charge] if random.once_in(2) => vec![fixture.one(charge).await],
             _ => fixture.decide(&charges).await.decisions().to_vec(),

@@ -67,6 +67,25 @@ impl FixedWindow {
         window.used += u64::from(cost);
         self.decision(window, now, Outcome::Allowed, cost)
     }
+
+    /// Debits unconditionally. A debit dated before the window belongs to one that no longer counts, unless windows are
+    /// anchored: then it may have been the first hit. It starts an unused window, and counts in a used one, which
+    /// over-counts at most.
+    fn debit(&self, window: &mut Window, now: Time, cost: u32, at: Option<Time>) {
+        let at = at.map_or(now, |at| at.min(now)).nanos();
+        if at < window.start {
+            let end = at.saturating_add(self.period);
+            let counts =
+                self.anchored && if window.used == 0 { end > now.nanos() } else { end > window.start };
+            if !counts {
+                return;
+            }
+            if window.used == 0 {
+                window.start = at;
+            }
+        }
+        window.used = window.used.saturating_add(cost.into());
+    }
 }
 
 impl Decide for FixedWindow {
@@ -84,8 +103,6 @@ impl Decide for FixedWindow {
     fn decide(&self, state: &mut Window, now: Time, operation: &Operation) -> Decision {
         let cost = operation.cost;
         let mut window = self.current(state, now);
-        // A debit or refund dated before this window belongs to one that no longer counts.
-        let is_over = |at: Option<Time>| at.is_some_and(|at| at.nanos() < window.start);
         let decision = match operation.action {
             Action::Take { .. } => self.take(&mut window, now, cost),
             Action::TakeUpTo => {
@@ -93,11 +110,12 @@ impl Decide for FixedWindow {
                 self.take(&mut window, now, take_up_to_cost(cost, available))
             }
             Action::Debit { at } => {
-                window.used = window.used.saturating_add(if is_over(at) { 0 } else { cost.into() });
+                self.debit(&mut window, now, cost, at);
                 self.decision(&window, now, Outcome::Allowed, cost)
             }
             Action::Refund { at } => {
-                let refunded = if is_over(at) { 0 } else { u64::from(cost).min(window.used) };
+                let is_over = at.is_some_and(|at| at.nanos() < window.start);
+                let refunded = if is_over { 0 } else { u64::from(cost).min(window.used) };
                 window.used -= refunded;
                 self.decision(&window, now, Outcome::Allowed, saturate(refunded))
             }
@@ -190,6 +208,28 @@ mod tests {
         let then = window.now();
         assert!(window.take(2).is_allowed());
         assert_eq!(window.refund_at(1, then).remaining(), 1);
+    }
+
+    #[test]
+    fn a_debit_dated_in_the_past_starts_an_anchored_window() {
+        let mut window = Example::new(Limit::per_hour(100).fixed_window().anchored());
+        let then = window.now();
+        window.set(hours_and_minutes(0, 10));
+        let dated = window.debit_at(50, then);
+        assert_eq!((dated.remaining(), dated.reset_after()), (50, Duration::from_secs(50 * 60)));
+        assert!(window.take(51).is_denied(), "50 of this hour have passed already");
+        window.set(hours_and_minutes(1, 0));
+        assert_eq!(window.debit_at(50, then).remaining(), 100, "that window has ended");
+    }
+
+    #[test]
+    fn a_debit_from_before_the_first_hit_counts_in_an_anchored_window() {
+        let mut window = Example::new(Limit::per_hour(100).fixed_window().anchored());
+        let then = window.now();
+        window.set(hours_and_minutes(0, 10));
+        assert!(window.take(1).is_allowed());
+        let dated = window.debit_at(50, then);
+        assert_eq!((dated.remaining(), dated.reset_after()), (49, Duration::from_secs(3600)), "over-counts");
     }
 
     #[test]

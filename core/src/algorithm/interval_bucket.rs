@@ -1,5 +1,8 @@
-//! Token bucket refilled by interval: the whole count at the end of each period. The first period starts with the first
-//! debit from a full bucket.
+//! Token bucket refilled by interval: the whole count at the end of each period, up to the capacity. The first period
+//! starts with the first debit from a full bucket.
+//!
+//! Reservations start in order. One that does not fit into a period leaves the rest of its tokens to nobody, and what
+//! overflows the capacity until it starts is lost: this counts as missing.
 
 use alloc::vec;
 use alloc::vec::Vec;
@@ -12,7 +15,8 @@ use crate::time::{Time, nanos};
 /// The parameters of a token bucket refilled by interval.
 #[derive(Clone, Debug)]
 pub(crate) struct IntervalBucket {
-    count: u32,
+    /// The tokens that a period refills: the count, but no more than the capacity.
+    refill: u32,
     period: u64,
     capacity: u32,
 }
@@ -30,14 +34,14 @@ pub(crate) struct Tokens {
 
 impl IntervalBucket {
     pub(crate) fn new(count: u32, period: u64, capacity: u32) -> Self {
-        Self { count, period, capacity }
+        Self { refill: count.min(capacity), period, capacity }
     }
 
     /// Returns the bucket at `now`: refilled once for every period that has passed.
     fn refilled(&self, state: &Tokens, now: Time) -> Tokens {
         let periods = now.nanos().saturating_sub(state.since) / self.period;
         let most = if state.overdrawn { u64::MAX } else { self.capacity.into() };
-        let missing = state.missing.min(most).saturating_sub(periods.saturating_mul(self.count.into()));
+        let missing = state.missing.min(most).saturating_sub(self.refills(periods));
         if missing == 0 {
             return Self::full(now);
         }
@@ -52,14 +56,28 @@ impl IntervalBucket {
         Tokens { missing, since, overdrawn: missing > self.capacity.into() }
     }
 
-    /// Returns when at most `missing` tokens are missing.
-    fn refilled_at(&self, state: &Tokens, missing: u64) -> u64 {
-        let periods = state.missing.saturating_sub(missing).div_ceil(self.count.into());
+    /// Returns the tokens that this many periods refill.
+    fn refills(&self, periods: u64) -> u64 {
+        periods.saturating_mul(self.refill.into())
+    }
+
+    /// Returns after how many periods at most `missing` tokens are missing.
+    fn periods_until(&self, state: &Tokens, missing: u64) -> u64 {
+        state.missing.saturating_sub(missing).div_ceil(self.refill.into())
+    }
+
+    /// Returns the instant this many periods from the start of the current one; zero for none.
+    fn after(&self, state: &Tokens, periods: u64) -> u64 {
         if periods == 0 { 0 } else { state.since.saturating_add(periods.saturating_mul(self.period)) }
     }
 
+    /// Returns when no token is missing.
+    fn full_at(&self, state: &Tokens) -> u64 {
+        self.after(state, self.periods_until(state, 0))
+    }
+
     fn decision(&self, state: &Tokens, now: Time, outcome: Outcome, granted: u32, wait: u64) -> Decision {
-        let reset = nanos_until(self.refilled_at(state, 0), now);
+        let reset = nanos_until(self.full_at(state), now);
         Balance::used(self.capacity, state.missing, reset).decision(outcome, granted, wait)
     }
 
@@ -68,12 +86,30 @@ impl IntervalBucket {
         let Some(may_be_missing) = self.capacity.checked_sub(needed) else {
             return self.decision(tokens, now, Outcome::NeverFits, 0, 0);
         };
-        let start = nanos_until(self.refilled_at(tokens, may_be_missing.into()), now);
+        let periods = self.periods_until(tokens, may_be_missing.into());
+        let start = nanos_until(self.after(tokens, periods), now);
         if start > max_wait {
             return self.decision(tokens, now, Outcome::Denied, 0, start - max_wait);
         }
-        tokens.missing = tokens.missing.saturating_add(cost.into());
+        if cost > 0 {
+            // The periods until the start do not fill the bucket beyond its capacity.
+            tokens.missing = tokens.missing.max(self.refills(periods)).saturating_add(cost.into());
+        }
         self.decision(tokens, now, Outcome::Allowed, cost, start)
+    }
+
+    /// Returns how much of a debit of `cost` at `at` can be refunded.
+    fn refundable(&self, tokens: &Tokens, now: Time, cost: u32, at: Time) -> u64 {
+        if at > now {
+            // A reservation that has not started. If others start in later periods, they keep their start: what is
+            // refunded before them could overflow, and be taken a second time.
+            let periods = at.nanos().saturating_sub(tokens.since) / self.period;
+            let most = self.refills(periods).saturating_add(self.capacity.into());
+            return if tokens.missing > most { 0 } else { cost.into() };
+        }
+        // Every refill since the debit has covered a part of it.
+        let refills = tokens.since.saturating_sub(at.nanos()).div_ceil(self.period);
+        u64::from(cost).saturating_sub(self.refills(refills))
     }
 }
 
@@ -107,10 +143,7 @@ impl Decide for IntervalBucket {
                 self.decision(&tokens, now, Outcome::Allowed, cost, 0)
             }
             Action::Refund { at } => {
-                // Every refill since the debit has covered a part of it.
-                let refills =
-                    at.map_or(0, |at| tokens.since.saturating_sub(at.nanos()).div_ceil(self.period));
-                let refundable = u64::from(cost).saturating_sub(refills.saturating_mul(self.count.into()));
+                let refundable = at.map_or(cost.into(), |at| self.refundable(&tokens, now, cost, at));
                 let refunded = refundable.min(tokens.missing);
                 tokens.missing -= refunded;
                 self.decision(&tokens, now, Outcome::Allowed, saturate(refunded), 0)
@@ -127,7 +160,7 @@ impl Decide for IntervalBucket {
     }
 
     fn fresh_at(&self, state: &Tokens) -> Time {
-        Time::from_nanos(self.refilled_at(state, 0))
+        Time::from_nanos(self.full_at(state))
     }
 
     fn to_words(state: &Tokens) -> Vec<u64> {
@@ -190,5 +223,43 @@ mod tests {
         assert!(bucket.take(3).is_allowed());
         bucket.advance(millis(400));
         assert_eq!(bucket.reserve(4, Duration::from_secs(1)).start_after(), millis(600));
+    }
+
+    #[test]
+    fn no_more_than_the_capacity_starts_at_once() {
+        let mut bucket = Example::new(Limit::per_second(10).burst(5).refill_by_interval());
+        assert!(bucket.take(5).is_allowed());
+        let starts: Vec<_> =
+            (0..3).map(|_| bucket.reserve(3, Duration::from_secs(9)).start_after().as_secs()).collect();
+        assert_eq!(starts, [1, 2, 3], "two of three tokens are left at each start, and overflow");
+    }
+
+    #[test]
+    fn a_cancelled_reservation_does_not_start_others_together() {
+        let mut bucket = Example::new(Limit::per_second(5).burst(5).refill_by_interval());
+        assert!(bucket.take(5).is_allowed());
+        let now = bucket.now();
+        let mut reserve = |bucket: &mut Example| {
+            let reservation = bucket.reserve(1, Duration::from_secs(60));
+            now + reservation.start_after()
+        };
+        let mut starts: Vec<_> = (0..15).map(|_| reserve(&mut bucket)).collect();
+        for start in starts.drain(..10) {
+            let _ = bucket.refund_at(1, start);
+        }
+        starts.extend((0..10).map(|_| reserve(&mut bucket)));
+        for start in &starts {
+            let together = starts.iter().filter(|other| *other == start).count();
+            assert!(together <= 5, "{together} start together: {starts:?}");
+        }
+    }
+
+    #[test]
+    fn the_last_reservation_can_be_cancelled() {
+        let mut bucket = Example::new(Limit::per_second(5).burst(5).refill_by_interval());
+        assert!(bucket.take(5).is_allowed());
+        let start = bucket.now() + bucket.reserve(3, Duration::from_secs(9)).start_after();
+        assert_eq!(bucket.refund_at(3, start).granted(), 3);
+        assert_eq!(bucket.reserve(5, Duration::from_secs(9)).start_after(), Duration::from_secs(1));
     }
 }

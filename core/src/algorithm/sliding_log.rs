@@ -10,6 +10,9 @@ use crate::charge::{Action, Operation};
 use crate::decision::{Decision, Outcome};
 use crate::time::Time;
 
+/// How many entries a log may have beyond its count.
+const MAX_DEBT_ENTRIES: usize = 64;
+
 /// The parameters of a sliding log.
 #[derive(Clone, Debug)]
 pub(crate) struct SlidingLog {
@@ -136,9 +139,30 @@ impl SlidingLog {
         Balance::used(self.count, log.used, reset).decision(outcome, granted, wait)
     }
 
-    /// Returns when the gap after the newest entry ends.
+    /// Returns when the gap after the newest entry ends; zero if there is no minimum gap. Without one, a caller whose
+    /// clock lies before the newest entry does not wait for it.
     fn gap_ends_at(&self, log: &Log) -> u64 {
-        log.newest().map_or(0, |newest| newest.saturating_add(self.gap))
+        match log.newest() {
+            Some(newest) if self.gap > 0 => newest.saturating_add(self.gap),
+            Some(_) | None => 0,
+        }
+    }
+
+    /// Combines the oldest entries once there are many more than the count, which only debits can cause.
+    ///
+    /// What exceeds the count must expire before anything passes, so these entries are dated as the last of them. No
+    /// take passes earlier or later; only the debt is repaid in one step.
+    fn combine_debt(&self, log: &mut Log) {
+        if log.entries.len() <= self.count as usize + MAX_DEBT_ENTRIES {
+            return;
+        }
+        let debt = log.used.saturating_sub(self.count.into());
+        while let Some(sum) = log.entries.get(1).map(|next| log.entries[0].cost.saturating_add(next.cost))
+            && sum <= debt
+        {
+            log.entries.pop_front();
+            log.entries[0].cost = sum;
+        }
     }
 
     fn take(&self, log: &mut Log, now: Time, cost: u32) -> Decision {
@@ -189,6 +213,7 @@ impl Decide for SlidingLog {
                 let at = at.map_or_else(|| Self::not_before_newest(state, now), |at| at.min(now).nanos());
                 if at.saturating_add(self.period) > now.nanos() && cost > 0 {
                     state.insert(at, cost.into());
+                    self.combine_debt(state);
                 }
                 self.decision(state, now, Outcome::Allowed, cost, 0)
             }

@@ -86,16 +86,35 @@ impl SmoothWarmingUp {
         u64::try_from(flat + rise).unwrap_or(u64::MAX)
     }
 
+    /// Returns when a ticket that starts at `from` ends at the stable rate, on the scale of the rate, which does not
+    /// drift.
+    fn stable_end(&self, from: u64, cost: u32) -> u64 {
+        let unit = self.rate.units(from);
+        // The previous ticket may have ended between two units; rounding down would lose that part.
+        let unit = unit + u64::from(self.rate.instant(unit) < from);
+        self.rate.instant(unit.saturating_add(self.rate.tokens(cost.into())))
+    }
+
+    /// Returns whether others wait behind a reservation of `cost` that starts at `start`: the next ticket is free later
+    /// than this one alone would end.
+    fn is_behind(&self, warmth: &Warmth, cost: u32, start: u64) -> bool {
+        let stored = self.warm_up - warmth.warmed.min(self.warm_up);
+        let end = if stored == 0 {
+            self.stable_end(start, cost)
+        } else {
+            // The reservation took stored permits only, and these are the cheapest that it can have taken.
+            let before = stored.saturating_add(self.stored_time(cost)).min(self.warm_up);
+            start.saturating_add(self.price(before) - self.price(stored))
+        };
+        warmth.free_at > end
+    }
+
     /// Debits `cost` permits: stored ones first, the rest at the stable rate.
     fn spend(&self, warmth: &mut Warmth, cost: u32) {
         let stored = self.warm_up - warmth.warmed.min(self.warm_up);
         let needed = self.stored_time(cost);
         if stored == 0 {
-            // Without stored permits the ticket moves on the scale of the rate, which does not drift.
-            let unit = self.rate.units(warmth.free_at);
-            // The previous ticket may have ended between two units; rounding down would lose that part.
-            let unit = unit + u64::from(self.rate.instant(unit) < warmth.free_at);
-            warmth.free_at = self.rate.instant(unit.saturating_add(self.rate.tokens(cost.into())));
+            warmth.free_at = self.stable_end(warmth.free_at, cost);
         } else {
             let taken = needed.min(stored);
             let from_stored = self.price(stored) - self.price(stored - taken);
@@ -134,7 +153,8 @@ impl Decide for SmoothWarmingUp {
     }
 
     fn capacity(&self) -> u32 {
-        saturate(self.permits(self.warm_up))
+        // A short warm-up time stores less than one permit, but one can always pass.
+        saturate(self.permits(self.warm_up)).max(1)
     }
 
     fn decide(&self, state: &mut Warmth, now: Time, operation: &Operation) -> Decision {
@@ -147,6 +167,10 @@ impl Decide for SmoothWarmingUp {
             Action::Debit { .. } => {
                 self.spend(&mut warmth, cost);
                 self.decision(&warmth, now, Outcome::Allowed, cost, 0)
+            }
+            Action::Refund { at: Some(at) } if at > now && self.is_behind(&warmth, cost, at.nanos()) => {
+                // A reservation that has not started: later ones keep their start.
+                self.decision(&warmth, now, Outcome::Allowed, 0, 0)
             }
             Action::Refund { .. } => {
                 // Only debt can be refunded: time that a caller has waited is over.
@@ -230,6 +254,31 @@ mod tests {
         smooth.advance(millis(500));
         let waits: Vec<_> = (0..3).map(|_| acquire(&mut smooth)).collect();
         assert_eq!(waits, [0, 500, 500]);
+    }
+
+    #[test]
+    fn a_cancelled_reservation_does_not_start_others_together() {
+        let mut smooth = Example::new(Limit::per_second(2).warm_up(Duration::from_secs(4)));
+        for _ in 0..8 {
+            acquire(&mut smooth);
+        }
+        let now = smooth.now();
+        let mut reserve =
+            |smooth: &mut Example| now + smooth.reserve(1, Duration::from_secs(3600)).start_after();
+        let [first, second] = [reserve(&mut smooth), reserve(&mut smooth)];
+        assert_eq!(second.since(first), millis(500));
+        assert_eq!(smooth.refund_at(1, first).granted(), 0, "the second one waits behind it");
+        let third = reserve(&mut smooth);
+        assert_eq!(third.since(second), millis(500));
+        assert_eq!(smooth.refund_at(1, third).granted(), 1, "nobody waits behind the last one");
+        assert_eq!(reserve(&mut smooth), third);
+    }
+
+    #[test]
+    fn a_short_warm_up_time_has_a_limit_of_one() {
+        let mut smooth = Example::new(Limit::per_second(5).warm_up(millis(100)));
+        let first = smooth.take(1);
+        assert_eq!((first.is_allowed(), first.limit()), (true, 1));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use super::trace::{Model, Operation, cases, nanos, period, run, steps};
 
 #[derive(Clone)]
 struct Bucket {
-    count: i128,
+    refill: i128,
     period: u64,
     capacity: i128,
     tokens: i128,
@@ -22,7 +22,7 @@ impl Bucket {
     fn full(limit: &Limit) -> Self {
         let capacity = limit.capacity().into();
         Self {
-            count: limit.count().into(),
+            refill: i128::from(limit.count()).min(capacity),
             period: period(limit),
             capacity,
             tokens: capacity,
@@ -32,19 +32,21 @@ impl Bucket {
 
     fn refill_until(&mut self, now: u64) {
         while let Some(due) = self.next_refill.filter(|due| *due <= now) {
-            self.tokens = (self.tokens + self.count).min(self.capacity);
+            self.tokens = (self.tokens + self.refill).min(self.capacity);
             self.next_refill = (self.tokens < self.capacity).then_some(due + self.period);
         }
     }
 
-    /// Returns when `cost` tokens are available.
-    fn available_at(&self, cost: u32, now: u64) -> u64 {
-        let (mut later, mut due) = (self.clone(), now);
+    /// Returns when `cost` tokens are available, and the tokens now that amount to what is there then: what overflows
+    /// until then is lost.
+    fn available_at(&self, cost: u32, now: u64) -> (u64, i128) {
+        let (mut later, mut due, mut refilled) = (self.clone(), now, 0);
         while later.tokens < i128::from(cost.max(1)) {
             due = later.next_refill.expect("not full");
             later.refill_until(due);
+            refilled += self.refill;
         }
-        due
+        (due, later.tokens - refilled)
     }
 
     fn full_at(&self, now: u64) -> u64 {
@@ -75,8 +77,14 @@ impl Model for Bucket {
             Operation::Take(cost) | Operation::Reserve(cost, _) => {
                 let max_wait =
                     if let Operation::Reserve(_, max_wait) = operation { nanos(max_wait) } else { 0 };
-                start = self.available_at(cost, now) - now;
-                if start <= max_wait { (Outcome::Allowed, cost) } else { (Outcome::Denied, 0) }
+                let (due, tokens) = self.available_at(cost, now);
+                start = due - now;
+                if start <= max_wait {
+                    self.tokens = if cost > 0 { tokens } else { self.tokens };
+                    (Outcome::Allowed, cost)
+                } else {
+                    (Outcome::Denied, 0)
+                }
             }
             Operation::TakeUpTo(_) if self.tokens <= 0 => (Outcome::Denied, 0),
             Operation::TakeUpTo(most) => {

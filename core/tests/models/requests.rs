@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_core::store::{State, settle, state_indexes};
-use tollgate_core::{Action, Charge, Limit, LimitBuilder, Outcome, Time};
+use tollgate_core::{Action, AlgorithmKind, Charge, Limit, LimitBuilder, Outcome, Time};
 
+use super::guarantees;
 use super::limits::builders;
 use super::trace::{START, cases};
 
@@ -32,7 +33,11 @@ fn charges<'l>(limits: &'l [Limit], random: &[RandomCharge]) -> Vec<Charge<'l>> 
             0 => Action::TakeUpTo,
             1 => Action::Debit { at: None },
             2 => Action::Refund { at: None },
-            3 if limit.kind().reserves() => Action::Take { max_wait: Some(limit.period() / 3) },
+            // Not a whole number of tokens, so that rounding does not decide. And not of a bucket refilled by interval:
+            // just before a refill it starts something sooner than when it is full, so waiting does not only help.
+            3 if limit.kind().reserves() && limit.kind() != AlgorithmKind::IntervalBucket => {
+                Action::Take { max_wait: Some(limit.period() * 37 / 100) }
+            }
             _ => Action::Take { max_wait: None },
         };
         let charge = limit.charge(if *key { "a" } else { "b" }).with_cost(*cost);
@@ -106,6 +111,44 @@ proptest! {
                     let longest = verdict.decisions().iter().filter_map(tollgate_core::Decision::retry_after).max();
                     prop_assert_eq!(most_restrictive.retry_after(), longest);
                 }
+            }
+            for (charge, index) in charges.iter().zip(&indexes) {
+                *state_of(&limits, &mut states, charge) = own[*index].clone();
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(500))]
+
+    /// Whoever waits exactly as long as a denial reports, alone, passes; and does not if no retry can succeed.
+    #[test]
+    fn a_request_passes_at_its_retry_after(limits in limits(), requests in requests()) {
+        let mut states = vec![State::default(); 2 * limits.len()];
+        let period = super::trace::period(&limits[0]);
+        let mut now = START;
+        for (pause, random) in requests {
+            now += period / 1000 * pause;
+            let charges = charges(&limits, &random);
+            let (indexes, count) = state_indexes(&charges);
+            let mut own = vec![State::default(); count];
+            for (charge, index) in charges.iter().zip(&indexes) {
+                own[*index] = state_of(&limits, &mut states, charge).clone();
+            }
+            let verdict = settle(&charges, &indexes, &mut own, Time::from_nanos(now));
+            let at = |then: Time| settle(&charges, &indexes, &mut own.clone(), then);
+            if let Some(wait) = verdict.retry_after() {
+                let then = at(Time::from_nanos(now) + wait);
+                prop_assert!(then.is_allowed(), "denied at retry_after {:?}: {:?}", wait, then);
+                let takes = charges.iter().all(|charge| charge.action().is_plain_take());
+                if takes && charges.iter().all(|charge| guarantees::has_exact_retry(charge.limit())) {
+                    let early = at(Time::from_nanos(now) + (wait - Duration::from_nanos(1)));
+                    prop_assert!(early.is_denied(), "allowed before retry_after {:?}: {:?}", wait, early);
+                }
+            } else if verdict.is_denied() {
+                let fresh = own.iter().map(State::fresh_at).max().expect("a state").max(Time::from_nanos(now));
+                prop_assert!(at(fresh).is_denied(), "no retry_after, but it passes: {:?}", verdict);
             }
             for (charge, index) in charges.iter().zip(&indexes) {
                 *state_of(&limits, &mut states, charge) = own[*index].clone();

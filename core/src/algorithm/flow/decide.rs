@@ -106,8 +106,9 @@ impl Flow {
         };
         if delay.admission > 0 || delay.start > max_wait {
             let wait = delay.admission.max(delay.start.saturating_sub(max_wait));
-            // A denial writes nothing, except that a clamped TAT starts to count down now.
-            let clamped = (view.clamped && cost > 0).then(|| self.state(view.tat, false));
+            // A denial writes nothing, except that a clamped TAT starts to count down now. So does a peek, or a caller
+            // that only peeks would wait for ever.
+            let clamped = view.clamped.then(|| self.state(view.tat, false));
             return (self.decision(view, Outcome::Denied, 0, wait), clamped);
         }
         if cost == 0 {
@@ -172,19 +173,25 @@ impl Flow {
         let refundable = match at {
             None => debited,
             Some(at) if at > view.now => {
-                // A reservation that has not started: later reservations keep their start.
+                // A reservation that has not started. If others wait behind it, they keep their start: what is refunded
+                // before them could be taken by more than the capacity allows to start with them.
                 let start = self.rate.units(at.nanos());
                 let tat_behind = match self.admission {
                     Admission::Fits => start.saturating_add(self.capacity_units),
                     Admission::Queued => start.saturating_add(debited),
                     Admission::Repaid => start.saturating_add(self.capacity_units).saturating_add(debited),
                 };
-                debited.saturating_sub(view.tat_unit.saturating_sub(tat_behind))
+                if view.tat_unit > tat_behind { 0 } else { debited }
             }
-            // Once the whole capacity has refilled since the debit, so has the debit.
-            Some(at) => debited.min(
-                self.rate.units(at.nanos()).saturating_add(self.capacity_units).saturating_sub(view.now_unit),
-            ),
+            Some(at) => {
+                // Once the time from the debit to the latest TAT that it can have caused has passed, it has refilled.
+                let most = match self.admission {
+                    // More than the capacity can only have been debited unconditionally.
+                    Admission::Fits | Admission::Queued => self.capacity_units.max(debited),
+                    Admission::Repaid => self.capacity_units.saturating_add(debited),
+                };
+                debited.min(self.rate.units(at.nanos()).saturating_add(most).saturating_sub(view.now_unit))
+            }
         };
         let next_tat_unit = view.tat_unit.saturating_sub(refundable).max(view.now_unit);
         let refunded = saturate((view.tat_unit - next_tat_unit) / self.rate.token());
