@@ -156,14 +156,12 @@ impl State {
 
     /// Denies a take during the block time. What the algorithm alone would decide determines when a retry can succeed.
     fn deny_while_blocked(&mut self, limit: &Limit, now: Time, operation: &Operation) -> Decision {
-        let mut algorithm = self.algorithm.clone();
-        let unblocked = limit.algorithm().decide(&mut algorithm, now, operation).raw();
-        if unblocked.outcome == Outcome::Denied {
-            // Nothing was debited, but the state is that of the current parameters, as after any other denial.
-            self.algorithm = algorithm;
-        }
+        let unblocked = limit.algorithm().decide(&mut self.algorithm.clone(), now, operation).raw();
+        let (peeked, algorithm) = self.peek(limit, now, operation);
+        // Nothing is debited, but the state is that of the current parameters, as after any other denial.
+        self.algorithm = algorithm;
         self.update_fresh_at(limit);
-        let peeked = self.peek(limit, now, operation).0.raw();
+        let peeked = peeked.raw();
         match unblocked.outcome {
             outcome @ (Outcome::NeverFits | Outcome::LeaseLost | Outcome::DenyListed) => {
                 RawDecision { outcome, wait: 0, ..peeked }

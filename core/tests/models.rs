@@ -27,6 +27,7 @@ mod models {
     mod clock_set_back;
     mod extremes;
     mod parameter_changes;
+    mod refunds;
     mod requests;
     mod reservations;
     mod snapshots;

@@ -116,13 +116,13 @@ local function decide_charge(limit, state, ask)
   end
   if takes and now < state.blocked then
     -- The wait is that of the block, or of the same charge without a block, the longer one.
-    local unblocked, body = limit.rules.decide(limit, state.body, now, ask)
-    -- A denial debits nothing, but its body is that of the current parameters.
-    local denied_state = new_state(limit, unblocked.outcome == DENIED and body or state.body, state.blocked)
-    if denied_state.body ~= state.body or denied_state.fresh ~= state.fresh then
-      state = denied_state
+    local unblocked = limit.rules.decide(limit, state.body, now, ask)
+    local current, body = peek(limit, state, ask)
+    -- Nothing is debited, but the body is that of the current parameters, as after any other denial.
+    local after = new_state(limit, body, state.blocked)
+    if body ~= state.body or after.fresh ~= state.fresh then
+      state = after
     end
-    local current = peek(limit, state, ask)
     if unblocked.outcome == DENIED then
       return with(current, DENIED, most(current.wait, unblocked.wait)), state
     elseif unblocked.outcome == ALLOWED then

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_core::store::State;
-use tollgate_core::{Limit, LimitBuilder, Outcome, Time};
+use tollgate_core::{AlgorithmKind, Limit, LimitBuilder, Outcome, Time};
 
 use super::guarantees;
-use super::limits::{build, builders};
-use super::trace::{Operation, START, Trace, cases, for_each_decision, period, steps};
+use super::limits::{build, builders, builders_of};
+use super::trace::{Operation, START, Trace, cases, for_each_decision, period, state_after, steps};
 
 /// Returns the limit with a block time of up to twice the period, and the limit without one.
 fn with_block_time(limit: &LimitBuilder, part: u64) -> (Limit, Limit) {
@@ -78,6 +78,36 @@ proptest! {
         for_each_decision(&limit, &steps, |state, now, _, decision| {
             guarantees::reset_is_exact(&limit, state, now, decision)
         })?;
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(400))]
+
+    /// A limit that changes during a block reports when the same charge can pass, and when its state is fresh.
+    #[test]
+    fn retry_and_reset_are_exact_after_a_change_during_a_block(
+        (before, after) in proptest::sample::select(AlgorithmKind::ALL.to_vec())
+            .prop_flat_map(|kind| (builders_of(kind), builders_of(kind))),
+        parts in (1..100_u64, 1..100_u64),
+        steps in steps(12),
+        cost in 1..4_u32,
+    ) {
+        let (before, after) = (with_block_time(&before, parts.0).0, with_block_time(&after, parts.1).0);
+        let (mut state, now) = state_after(&before, &steps);
+        // One more than there is, so that it is denied and the block starts.
+        let capacity = before.capacity();
+        let _ = state.apply(&Operation::TakeUpTo(capacity).charge(&before), now);
+        let _ = state.apply(&Operation::Take(1).charge(&before), now);
+        let charge = after.charge("k").with_cost(cost);
+        let decision = state.apply(&charge, now);
+        // A cost that never fits changes nothing.
+        if decision.outcome() != Outcome::NeverFits {
+            if guarantees::has_exact_retry(&after) {
+                guarantees::retry_is_exact(&state, now, &charge, &decision)?;
+            }
+            guarantees::reset_is_exact(&after, &state, now, &decision)?;
+        }
     }
 }
 

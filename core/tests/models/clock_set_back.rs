@@ -75,6 +75,28 @@ proptest! {
         check_granted(&bucket(kind), &millis, &operations)?;
     }
 
+    /// Callers whose clocks differ: whoever is behind is denied only if there is no room. A minimum gap is not room.
+    #[test]
+    fn a_clock_behind_is_not_denied_while_there_is_room(
+        limit in builders(),
+        takes in proptest::collection::vec((0..30_u64, any::<bool>()), 1..40),
+        skew in 1..50_u64,
+    ) {
+        let limit = build(limit);
+        let smooth = [AlgorithmKind::SmoothBursty, AlgorithmKind::SmoothWarmingUp];
+        if smooth.contains(&limit.kind()) || limit.parameters().min_gap > 0 {
+            return Ok(());
+        }
+        let period = super::trace::period(&limit).max(1_000);
+        let (mut state, mut now) = (State::default(), START);
+        for (part, behind) in takes {
+            now += period / 1000 * part;
+            let own = if behind { now - period / 1000 * skew } else { now };
+            let decision = state.apply(&limit.charge("k"), Time::from_nanos(own));
+            prop_assert!(decision.is_allowed() || decision.remaining() == 0, "{:?}", decision);
+        }
+    }
+
     /// A peek at an earlier time never shows more than a peek at the present, for any limit.
     #[test]
     fn a_peek_at_an_earlier_time_shows_no_more(

@@ -67,6 +67,22 @@ proptest! {
             .map_err(|error| TestCaseError::fail(format!("{error}\n from {before:?}\n to {after:?}\n {decision:?}")))?;
     }
 
+    /// A caller that only peeks, and waits as long as the denial says, finds room then.
+    #[test]
+    fn a_peek_passes_at_its_retry_after(
+        (before, after) in proptest::sample::select(AlgorithmKind::ALL.to_vec())
+            .prop_flat_map(|kind| (builders_of(kind), builders_of(kind))),
+        steps in steps(8),
+    ) {
+        let (before, after) = (build(before), build(after));
+        let (mut state, now) = state_after(&before, &steps);
+        let peek = after.charge("k").with_cost(0);
+        if let Some(wait) = state.apply(&peek, now).retry_after() {
+            let then = state.apply(&peek, now + wait);
+            prop_assert!(then.is_allowed(), "{:?} after {:?}\n from {:?}\n to {:?}", then, wait, before, after);
+        }
+    }
+
     /// A store drops a state that reports to be fresh, so it must be fresh under the new parameters, too.
     #[test]
     fn a_state_that_is_fresh_after_a_change_decides_like_an_unused_one(
