@@ -75,6 +75,7 @@
 
 mod backoff;
 mod call;
+mod clock_lead;
 mod codec;
 mod config;
 mod decide;

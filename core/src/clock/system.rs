@@ -23,8 +23,10 @@ const ATTEMPTS: usize = 4;
 ///   machine was suspended.
 /// - A wall clock that is set back by more than a second is approached by running 10 % slower until it is reached.
 ///
-/// It never runs backwards, neither for one thread nor from one thread to the next. If it was not read for a while, the
-/// next reading looks at the wall clock first. All system clocks of a process show the same time.
+/// If it was not read for a while, the next reading looks at the wall clock first. All system clocks of a process show the
+/// same time. A thread never sees it run backwards. From one thread to another it does not either, as long as the
+/// processor reads its counter in the order of the program: it may be up to a microsecond early, and waiting for it would
+/// double the cost of a reading.
 #[derive(Clone, Debug)]
 pub struct SystemClock {
     course: &'static Course<Processor>,
