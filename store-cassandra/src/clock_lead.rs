@@ -2,8 +2,8 @@
 //!
 //! The state of a bucket that a client half a second ahead has emptied looks to this one as if it were empty for half a
 //! second more: it would never get a token of a hot key. So decisions are made at the latest of all clocks. It is known
-//! only from below: a row was written before it is seen. What was learnt fades, so that a clock that was corrected, and a
-//! client that has left, are not followed for long.
+//! only from below: a row was written before it is seen. What was learnt fades, so that a clock that was corrected, and
+//! a client that has left, are not followed for long.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,8 +13,8 @@ use tollgate_core::Time;
 
 use crate::backoff;
 
-/// How far the time of a decision is ahead of the caller's clock at most. A clock that is further ahead is wrong, and is
-/// not followed.
+/// How far the time of a decision is ahead of the caller's clock at most. A clock that is further ahead is wrong, and
+/// is not followed.
 const MAX_LEAD: i64 = 5_000_000_000;
 /// What is known about a clock becomes older by this part of the time that passes: 16 ms per second.
 const FADE: i64 = 64;

@@ -10,8 +10,8 @@
 //! | 1, then | idempotency records, the oldest first: |
 //! | 16, 2, 1, then 13 each | key, requests, charges per request; for each charge: outcome, granted, start |
 //!
-//! Integers are big-endian. Before the last transaction id is the time of its writer's clock: 2 bytes of ones and 6 bytes
-//! for the time in units of 2^14 ns. Programs that do not know it take it for the id of another transaction.
+//! Integers are big-endian. Before the last transaction id is the time of its writer's clock: 2 bytes of ones and 6
+//! bytes for the time in units of 2^14 ns. Programs that do not know it take it for the id of another transaction.
 
 use tollgate_core::store::{Snapshot, State};
 use tollgate_core::{AlgorithmKind, ErrorKind, IdempotencyKey, Limit, StoreError, Time};

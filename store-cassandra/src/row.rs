@@ -35,9 +35,9 @@ impl TransactionId {
         u16::try_from(self.0 >> 48).unwrap_or(u16::MAX)
     }
 
-    /// Returns what is stored for the time of a transaction: it looks like the id of a transaction of a writer that does
-    /// not exist, so that earlier versions of this program read it, too. Instants have 62 bits, of which the last 14 (16
-    /// microseconds) are left out.
+    /// Returns what is stored for the time of a transaction: it looks like the id of a transaction of a writer that
+    /// does not exist, so that earlier versions of this program read it, too. Instants have 62 bits, of which the last
+    /// 14 (16 microseconds) are left out.
     pub(crate) fn from_time(time: Time) -> Self {
         Self(u64::from(NO_WRITER) << 48 | time.nanos() >> TIME_UNIT)
     }

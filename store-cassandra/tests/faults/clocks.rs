@@ -98,8 +98,8 @@ fn hot_limits() -> Vec<Limit> {
 }
 
 /// A client half a second behind learns from the rows how far the other is ahead, and both get a part of a hot key.
-/// Together they get no more than if both had the later clock, apart from what the clocks' difference itself is worth: a
-/// take half a second earlier is refilled half a second earlier.
+/// Together they get no more than if both had the later clock, apart from what the clocks' difference itself is worth:
+/// a take half a second earlier is refilled half a second earlier.
 #[tokio::test]
 async fn a_client_half_a_second_behind_gets_its_part() {
     let each = hot_limits().into_iter().map(async |limit| {
