@@ -106,7 +106,7 @@ impl<S: Store, C: Clock> Node<S, C> {
 
     async fn fetch(&self, charge: &Charge<'_>, now: Time) -> Result<State, StoreError> {
         let sent_at = self.clock.now();
-        let export = self.store.export(charge.limit(), charge.key(), self.to_central(now)).await?;
+        let export = self.store.export(charge.limit(), charge.key(), self.to_store(now)).await?;
         self.answered(export.at, sent_at);
         state_of(charge.limit(), export.state.as_ref())
     }
@@ -115,7 +115,7 @@ impl<S: Store, C: Clock> Node<S, C> {
     async fn decide_centrally(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
         self.counters.decided_centrally(request.charges().len());
         self.send_pending(request.charges()).await?;
-        let verdict = self.store.decide(request, self.to_central(now)).await?;
+        let verdict = self.store.decide(request, self.to_store(now)).await?;
         if verdict.is_allowed() {
             for (charge, decision) in request.charges().iter().zip(verdict.decisions()) {
                 self.table.with(self.table.hash(charge), |shard, index| {

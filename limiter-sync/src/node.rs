@@ -61,6 +61,11 @@ impl<S: Store, C: Clock> Node<S, C> {
         self.offset.to_central(time)
     }
 
+    /// Converts a caller's time to the one that is passed to the central store.
+    pub(crate) fn to_store(&self, time: Time) -> Time {
+        self.offset.to_store(time)
+    }
+
     /// Returns the time of the deciding clock.
     pub(crate) fn now(&self) -> Time {
         self.to_central(self.clock.now())

@@ -141,7 +141,7 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
         let node = self.node();
         let mut charges = batch.iter().flat_map(|run| run.request().charges());
         if charges.all(|charge| node.is_always_central(charge)) {
-            return node.store.decide_batch(batch, node.to_central(now)).await;
+            return node.store.decide_batch(batch, node.to_store(now)).await;
         }
         decide_one_by_one(self, batch, now).await
     }
@@ -156,7 +156,7 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
             return;
         }
         if node.decide_locally(request.charges(), now).is_err() {
-            node.store.decide_detached(request, node.to_central(now));
+            node.store.decide_detached(request, node.to_store(now));
         }
     }
 
@@ -164,7 +164,7 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
         let node = self.node();
         node.send_pending(&[limit.charge(key)]).await?;
-        node.store.export(limit, key, node.to_central(now)).await
+        node.store.export(limit, key, node.to_store(now)).await
     }
 
     /// Applies the deltas centrally, in one call, after the pending deltas of their keys were sent. Returns the central
@@ -174,7 +174,7 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
         let (node, charges) = (self.node(), request.charges());
         node.counters.decided_centrally(charges.len());
         node.send_pending(charges).await?;
-        let exports = node.store.apply_deltas(request, node.to_central(now)).await?;
+        let exports = node.store.apply_deltas(request, node.to_store(now)).await?;
         node.deltas_applied(charges, &exports);
         Ok(exports)
     }

@@ -35,7 +35,9 @@ pub(crate) struct Call<'a> {
     session: &'a PreparedSession,
     partition: &'a [u8],
     seen: Vec<SeenRow<'a>>,
+    /// The time of the caller's clock, and the one to decide at.
     now: Time,
+    decided_at: Time,
     deadline: Instant,
     /// What the transactions of this call write into the rows. At most one of them is applied.
     transaction_id: TransactionId,
@@ -59,12 +61,12 @@ impl<'a> Call<'a> {
         now: Time,
         deadline: Instant,
     ) -> Self {
-        let margin = inner.options.effective_margin();
+        let (margin, decided_at) = (inner.options.effective_margin(), inner.clock_lead.decide_at(now));
         let seen = limits.iter().map(|limit| {
             let name = key::row(limit);
             // A row that has probably expired is treated as missing. A wrong guess costs one more transaction.
             let is_alive = |value: &Arc<[u8]>| {
-                Row::decode(limit, value).map_or(true, |row| row.is_alive_at(now, margin))
+                Row::decode(limit, value).map_or(true, |row| row.is_alive_at(decided_at, margin))
             };
             let value = inner.row_cache.get(partition, &name).filter(is_alive);
             SeenRow { limit, name, value, is_current: false }
@@ -77,6 +79,7 @@ impl<'a> Call<'a> {
             partition,
             seen,
             now,
+            decided_at,
             deadline,
             transaction_id,
             replica,
@@ -93,6 +96,11 @@ impl<'a> Call<'a> {
             None => Ok(Row::default()),
         };
         Rows::new(limits, self.seen.iter().map(row).collect())
+    }
+
+    /// Returns the time to decide at.
+    pub(crate) fn decided_at(&self) -> Time {
+        self.decided_at
     }
 
     /// Returns whether all rows were seen during this call.
@@ -123,8 +131,9 @@ impl<'a> Call<'a> {
             // A row that cannot be decoded had no part in the decision, and is no condition either.
             if before.is_ok() {
                 let update = change.clone().map(|mut row| {
-                    row.push_transaction(self.transaction_id);
-                    (row.encode(seen.limit).into(), row.time_to_live(self.now, margin))
+                    // The caller's own time: other clients must not learn from this one what it has learnt from them.
+                    row.push_transaction(self.transaction_id, self.now);
+                    (row.encode(seen.limit).into(), row.time_to_live(self.decided_at, margin))
                 });
                 writes.push(RowWrite { row: &seen.name, expected: seen.value.clone(), update });
             }
@@ -238,7 +247,15 @@ impl<'a> Call<'a> {
             let value =
                 stored.iter().find(|(name, _)| *name == seen.name).map(|(_, value)| Arc::clone(value));
             self.inner.row_cache.put(self.partition, &seen.name, value.clone());
+            let row = value.as_ref().and_then(|value| Row::decode(seen.limit, value).ok());
+            if let Some(written_at) = row.and_then(|row| row.written_by_others_at(self.inner.writer)) {
+                self.inner.clock_lead.seen(written_at);
+            }
             (seen.value, seen.is_current) = (value, true);
+        }
+        // A transaction that is in doubt and its repetition must have the same result.
+        if !self.in_doubt {
+            self.decided_at = self.inner.clock_lead.decide_at(self.now).max(self.decided_at);
         }
     }
 

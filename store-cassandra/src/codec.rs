@@ -10,7 +10,8 @@
 //! | 1, then | idempotency records, the oldest first: |
 //! | 16, 2, 1, then 13 each | key, requests, charges per request; for each charge: outcome, granted, start |
 //!
-//! Integers are big-endian.
+//! Integers are big-endian. Before the last transaction id is the time of its writer's clock: 2 bytes of ones and 6
+//! bytes for the time in units of 2^14 ns. Programs that do not know it take it for the id of another transaction.
 
 use tollgate_core::store::{Snapshot, State};
 use tollgate_core::{AlgorithmKind, ErrorKind, IdempotencyKey, Limit, StoreError, Time};
@@ -30,8 +31,12 @@ impl Row {
         bytes.extend(self.state.fresh_at().nanos().to_be_bytes());
         bytes.extend(length::<u16>(words.len()).to_be_bytes());
         bytes.extend(words.iter().flat_map(|word| word.to_be_bytes()));
-        bytes.push(length(self.transactions.len()));
-        bytes.extend(self.transactions.iter().flat_map(|id| id.0.to_be_bytes()));
+        let (last, earlier) =
+            self.transactions.split_last().map_or((None, &[][..]), |(last, rest)| (Some(*last), rest));
+        let written_at = self.written_at.filter(|_| last.is_some()).map(TransactionId::from_time);
+        let transactions: Vec<_> = earlier.iter().copied().chain(written_at).chain(last).collect();
+        bytes.push(length(transactions.len()));
+        bytes.extend(transactions.iter().flat_map(|id| id.0.to_be_bytes()));
         bytes.push(length(self.records.len()));
         for IdempotencyRecord { key, charges, decisions } in &self.records {
             bytes.extend(key.get().to_be_bytes());
@@ -63,12 +68,15 @@ impl Row {
             None => return Err(corrupt("is empty")),
         }
         let fields = Reader(&bytes[1..]).row().ok_or_else(|| corrupt("has the wrong length"))?;
-        let (kind, fresh_at, words, transactions, records) = fields;
+        let (kind, fresh_at, words, mut transactions, records) = fields;
+        // Rows of earlier versions of this program have no time, or not that of the last transaction.
+        let written_at = transactions.iter().rev().nth(1).and_then(|id| id.time());
+        transactions.retain(|id| id.time().is_none());
         let kind = AlgorithmKind::from_code(kind).ok_or_else(|| corrupt("has an unknown algorithm"))?;
         let snapshot = Snapshot::from_parts(Snapshot::VERSION, kind, words);
         let state = State::from_stored(limit, &snapshot, fresh_at)
             .map_err(|error| corrupt(&format!("has an invalid state ({error})")))?;
-        Ok(Self { state, transactions, records })
+        Ok(Self { state, transactions, written_at, records })
     }
 }
 
@@ -153,8 +161,8 @@ mod tests {
         let mut row = Row::default();
         let charge = limit.charge("k").with_cost(2).with_lease(LeaseId::unique());
         let decision = RecordedDecision::new(&row.state.apply(&charge, NOW), NOW).expect("a stored form");
-        row.push_transaction(TransactionId(7));
-        row.push_transaction(TransactionId(8));
+        row.push_transaction(TransactionId(7), NOW);
+        row.push_transaction(TransactionId(8), NOW);
         let key = IdempotencyKey::new(9);
         row.push_record(IdempotencyRecord { key, charges: 1, decisions: vec![decision] });
         row
@@ -174,7 +182,7 @@ mod tests {
         let limit = Limit::per_hour(3_600).build("limit").expect("valid");
         let mut row = Row::default();
         let decision = RecordedDecision::new(&row.state.apply(&limit.charge("k"), NOW), NOW);
-        row.push_transaction(TransactionId(0x0102_0304_0506_0708));
+        row.push_transaction(TransactionId(0x0102_0304_0506_0708), NOW);
         let (key, decisions) = (IdempotencyKey::new(9), vec![decision.expect("a stored form")]);
         row.push_record(IdempotencyRecord { key, charges: 1, decisions });
         let words = row.state.snapshot(&limit).words().to_vec();
@@ -184,7 +192,9 @@ mod tests {
             &tat.nanos().to_be_bytes(),
             &[0, u8::try_from(words.len()).expect("few words")],
             &words.iter().flat_map(|word| word.to_be_bytes()).collect::<Vec<_>>(),
-            &[1, 1, 2, 3, 4, 5, 6, 7, 8],
+            &[2, 0xff, 0xff],
+            &(NOW.nanos() >> 14).to_be_bytes()[2..],
+            &[1, 2, 3, 4, 5, 6, 7, 8],
             &[1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9],
             &[0, 1, 1],
             &[0, 0, 0, 0, 1],
@@ -195,6 +205,20 @@ mod tests {
         let codes = [Outcome::Allowed, Outcome::Denied, Outcome::NeverFits, Outcome::LeaseLost]
             .map(|outcome| RecordedOutcome::new(outcome).expect("a stored form") as u8);
         assert_eq!(codes, [0, 1, 2, 3]);
+    }
+
+    /// Those have no times, or times of transactions that others have followed.
+    #[test]
+    fn rows_of_earlier_versions_are_read() {
+        let limit = Limit::per_hour(3_600).build("limit").expect("valid");
+        let mut row = row(&limit);
+        row.written_at = None;
+        assert_eq!(Row::decode(&limit, &row.encode(&limit)).expect("a row"), row);
+        let followed = [TransactionId(1), TransactionId::from_time(NOW), TransactionId(2), TransactionId(3)];
+        row.transactions = followed.into();
+        let decoded = Row::decode(&limit, &row.encode(&limit)).expect("a row");
+        assert_eq!(decoded.transactions, [1, 2, 3].map(TransactionId));
+        assert_eq!(decoded.written_at, None);
     }
 
     #[test]
@@ -220,7 +244,7 @@ mod tests {
                     // If it can be decoded, it can be used and written.
                     if let Ok(mut row) = Row::decode(&limit, &changed) {
                         let _ = row.state.apply(&limit.charge("k").with_lease(LeaseId::unique()), NOW);
-                        row.push_transaction(TransactionId(1));
+                        row.push_transaction(TransactionId(1), NOW);
                         assert!(!row.encode(&limit).is_empty());
                     }
                 }

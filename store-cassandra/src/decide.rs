@@ -99,7 +99,7 @@ pub(crate) async fn decide_runs(
 ) -> Vec<Result<RunVerdict, StoreError>> {
     let charges = runs.iter().flat_map(|run| run.request().charges());
     let limits = distinct(charges.map(Charge::limit));
-    let step = |rows: &mut Rows<'_>| runs.iter().map(|run| decide_run(rows, run, now)).collect();
+    let step = |rows: &mut Rows<'_>, now: Time| runs.iter().map(|run| decide_run(rows, run, now)).collect();
     match update(inner, partition, &limits, now, step).await {
         Ok(results) => results,
         Err(error) => runs.iter().map(|_| Err(error.clone())).collect(),
@@ -115,7 +115,7 @@ pub(crate) async fn apply_deltas(
 ) -> Result<Vec<Export>, StoreError> {
     let charges = run.request().charges();
     let limits = distinct(charges.iter().map(Charge::limit));
-    let step = |rows: &mut Rows<'_>| {
+    let step = |rows: &mut Rows<'_>, now: Time| {
         decide_run(rows, run, now)?;
         let exports = charges.iter().map(|charge| {
             let state = &rows.of(charge.limit())?.state;
@@ -140,7 +140,7 @@ pub(crate) async fn compensate(
 ) -> Result<Option<Verdict>, StoreError> {
     let Some(first) = part.first() else { return Ok(None) };
     let limits = distinct(part.iter().map(Charge::limit));
-    let step = |rows: &mut Rows<'_>| {
+    let step = |rows: &mut Rows<'_>, now: Time| {
         let recorded: Vec<Charge<'_>>;
         let mut charges = charges;
         if let Some(key) = key {

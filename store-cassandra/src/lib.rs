@@ -37,10 +37,19 @@
 //!
 //! # Clocks
 //!
-//! The clients' clocks decide, so they should be synchronized; with NTP they differ by milliseconds. A client whose
-//! clock is ahead finds buckets fuller than they are, and other clients find them emptier by as much afterwards. A
-//! client whose clock is behind is denied what others have taken, until their rows have expired. Whatever the clocks,
-//! no more than one additional burst is granted.
+//! The clients' clocks decide, so they should be synchronized; with NTP they differ by milliseconds. Every row shows
+//! the clock of the client that wrote it last. From that, each store learns how far others are ahead of it, and decides
+//! at the time of the latest clock: a client that is behind gets its part of a hot key, and is late by no more than the
+//! duration of a transaction. What differing clocks cost:
+//!
+//! - **Up to 5 s behind**: nothing, once the client has seen a row of a client that is ahead. What it has learnt fades
+//!   by 16 ms per second without such rows.
+//! - **More than 5 s behind**: the client is denied what others have taken, until it has caught up or their rows have
+//!   expired. A clock that is so far ahead may be wrong, so that nobody follows it.
+//! - **Ahead**: the client finds buckets fuller than they are, and other clients find them emptier by as much
+//!   afterwards.
+//!
+//! Whatever the clocks, no more than one additional burst is granted.
 //!
 //! # Server requirements
 //!
@@ -69,12 +78,14 @@
 //!   delays.
 //! - `session`: the connection and its statements. `transaction`: the requests that are sent. `routing`: to which
 //!   node.
+//! - `clock_lead`: how far the clocks of other clients are ahead.
 //! - `row`, `codec`: the content of a row and its stored format. `key`: partitions and row names. `row_cache`: rows
 //!   as they were seen last. `partition_lock`: one call per partition at a time.
 //! - `schema`, [`Replication`] (`replication`): the keyspace and the table. `error`: conversion of driver errors.
 
 mod backoff;
 mod call;
+mod clock_lead;
 mod codec;
 mod config;
 mod decide;

@@ -34,7 +34,24 @@ impl TransactionId {
     fn writer(self) -> u16 {
         u16::try_from(self.0 >> 48).unwrap_or(u16::MAX)
     }
+
+    /// Returns what is stored for the time of a transaction: it looks like the id of a transaction of a writer that
+    /// does not exist, so that earlier versions of this program read it, too. Instants have 62 bits, of which the last
+    /// 14 (16 microseconds) are left out.
+    pub(crate) fn from_time(time: Time) -> Self {
+        Self(u64::from(NO_WRITER) << 48 | time.nanos() >> TIME_UNIT)
+    }
+
+    /// Returns the time, if this is not the id of a transaction.
+    pub(crate) fn time(self) -> Option<Time> {
+        (self.writer() == NO_WRITER).then(|| Time::from_nanos(self.0 << 16 >> (16 - TIME_UNIT)))
+    }
 }
+
+/// The writer of no transaction.
+pub(crate) const NO_WRITER: u16 = u16::MAX;
+/// The unit of stored times, as a power of two, in nanoseconds.
+const TIME_UNIT: u32 = 14;
 
 /// The content of a row. A row that does not exist is the default: a fresh state, and no history.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -42,6 +59,8 @@ pub(crate) struct Row {
     pub(crate) state: State,
     /// The oldest first.
     pub(crate) transactions: Vec<TransactionId>,
+    /// What the clock of the last transaction's writer showed.
+    pub(crate) written_at: Option<Time>,
     /// The oldest first.
     pub(crate) records: Vec<IdempotencyRecord>,
 }
@@ -174,8 +193,9 @@ impl Row {
         self.records == other.records && is_equivalent_state(&self.state, &other.state, limit, now)
     }
 
-    /// Adds a transaction id, and removes the oldest ones beyond the maximum.
-    pub(crate) fn push_transaction(&mut self, id: TransactionId) {
+    /// Adds a transaction id with the time of its writer's clock, and removes the oldest ones beyond the maximum.
+    pub(crate) fn push_transaction(&mut self, id: TransactionId, now: Time) {
+        self.written_at = TransactionId::from_time(now).time();
         self.transactions.push(id);
         let excess = self.transactions.len().saturating_sub(MAX_TRANSACTIONS);
         self.transactions.drain(..excess);
@@ -189,6 +209,12 @@ impl Row {
         let all = others.len();
         others.retain(|writer| *writer != this);
         (others.len(), others.len() < all)
+    }
+
+    /// Returns what the clock of the last writer showed, if that is not `this` one.
+    pub(crate) fn written_by_others_at(&self, this: u16) -> Option<Time> {
+        let last = self.transactions.last()?;
+        self.written_at.filter(|_| last.writer() != this)
     }
 
     pub(crate) fn has_transaction(&self, id: TransactionId) -> bool {
@@ -216,11 +242,13 @@ pub(crate) fn is_equivalent_state(one: &State, other: &State, limit: &Limit, now
 mod tests {
     use super::*;
 
+    const NOW: Time = Time::from_secs(1_790_000_000);
+
     #[test]
     fn the_oldest_transactions_and_records_are_removed() {
         let mut row = Row::default();
         for number in 0..40 {
-            row.push_transaction(TransactionId(number));
+            row.push_transaction(TransactionId(number), NOW);
             let key = IdempotencyKey::new(number.into());
             row.push_record(IdempotencyRecord { key, charges: 0, decisions: Vec::new() });
         }
@@ -236,15 +264,15 @@ mod tests {
     fn a_row_knows_how_far_back_its_transactions_reach() {
         let mut row = Row::default();
         let missing = row.clone();
-        row.push_transaction(TransactionId(100));
+        row.push_transaction(TransactionId(100), NOW);
         let written_once = row.clone();
         for number in 0..15 {
             assert!(row.has_all_since(&missing) && row.has_all_since(&written_once));
-            row.push_transaction(TransactionId(number));
+            row.push_transaction(TransactionId(number), NOW);
         }
         assert!(!row.has_all_since(&missing), "it may have dropped ids");
         assert!(row.has_all_since(&written_once));
-        row.push_transaction(TransactionId(15));
+        row.push_transaction(TransactionId(15), NOW);
         assert!(!row.has_all_since(&written_once));
     }
 
@@ -253,12 +281,28 @@ mod tests {
         let mut row = Row::default();
         assert_eq!(row.writers(1), (0, false));
         for writer in [1, 2, 1, 3, 2] {
-            row.push_transaction(TransactionId::random(writer));
+            row.push_transaction(TransactionId::random(writer), NOW);
         }
         assert_eq!((row.writers(1), row.writers(4)), ((2, true), (3, false)));
         for _ in 0..MAX_TRANSACTIONS {
-            row.push_transaction(TransactionId::random(1));
+            row.push_transaction(TransactionId::random(1), NOW);
         }
         assert_eq!(row.writers(1), (0, true));
+    }
+
+    #[test]
+    fn a_row_shows_the_clock_of_its_last_writer() {
+        let (mut row, later) = (Row::default(), NOW + Duration::from_millis(5));
+        assert_eq!(row.written_by_others_at(1), None);
+        row.push_transaction(TransactionId::random(1), later);
+        row.push_transaction(TransactionId::random(2), NOW);
+        assert_eq!(row.written_by_others_at(2), None);
+        let shown = row.written_by_others_at(1).expect("written by another");
+        assert!(shown <= NOW && NOW.since(shown) < Duration::from_micros(17), "{shown}");
+        for time in [Time::EPOCH, Time::MAX] {
+            let stored = TransactionId::from_time(time).time().expect("a time");
+            assert!(stored <= time && time.since(stored) < Duration::from_micros(17), "{time}");
+        }
+        assert_eq!(TransactionId::random(NO_WRITER - 1).time(), None);
     }
 }

@@ -10,10 +10,11 @@ use tollgate_core::store::{
 };
 use tollgate_core::{Charge, Key, Limit, Request, StoreError, Time, Verdict};
 
+use crate::clock_lead::ClockLead;
 use crate::config::StoreOptions;
 use crate::error::{self, Failure};
 use crate::partition_lock::PartitionLocks;
-use crate::row::MAX_RECORDS;
+use crate::row::{MAX_RECORDS, NO_WRITER};
 use crate::row_cache::RowCache;
 use crate::session::LazySession;
 use crate::stats::{Counters, Stats};
@@ -41,6 +42,7 @@ pub(crate) struct Inner {
     pub(crate) partition_locks: PartitionLocks,
     /// Identifies the transactions of this store among those of others.
     pub(crate) writer: u16,
+    pub(crate) clock_lead: ClockLead,
     route_hasher: RandomState,
 }
 
@@ -57,7 +59,8 @@ impl CassandraStore {
             options,
             counters: Counters::default(),
             partition_locks: PartitionLocks::default(),
-            writer: fastrand::u16(..),
+            writer: fastrand::u16(..NO_WRITER),
+            clock_lead: ClockLead::default(),
             route_hasher: RandomState::new(),
         };
         Self { inner: Arc::new(inner) }
@@ -112,10 +115,11 @@ impl Store for CassandraStore {
         decide::check_limit_size(limit)?;
         let partition = key::partition(key);
         // A step that changes nothing gets the current row.
-        let read = |rows: &mut Rows<'_>| rows.of(limit).map(|row| row.state.clone());
-        let state = Box::pin(update(&self.inner, &partition, &[limit], now, read)).await??;
-        let state = (!state.is_fresh(now)).then(|| state.snapshot(limit));
-        Ok(Export { state, at: now })
+        let read = |rows: &mut Rows<'_>, at: Time| {
+            let state = &rows.of(limit)?.state;
+            Ok(Export { state: (!state.is_fresh(at)).then(|| state.snapshot(limit)), at })
+        };
+        Box::pin(update(&self.inner, &partition, &[limit], now, read)).await?
     }
 
     /// Applies the deltas of one entity by one transaction, which also yields the resulting states.

@@ -46,14 +46,17 @@ impl<'a> Rows<'a> {
 
 /// Updates rows of a partition by `step`, and returns its result. `step` may run several times; the last run counts.
 /// If it changes nothing, its result still belongs to the current rows: cached ones are read again first.
+///
+/// `step` gets the time to decide at: that of the caller, who passes `now`, or of other clients that are ahead.
 pub(crate) async fn update<T>(
     inner: &Inner,
     partition: &[u8],
     limits: &[&Limit],
     now: Time,
-    step: impl Fn(&mut Rows<'_>) -> T,
+    step: impl Fn(&mut Rows<'_>, Time) -> T,
 ) -> Result<T, StoreError> {
     let deadline = backoff::deadline(inner.options.call_timeout);
+    inner.clock_lead.called_at(now);
     let session = timeout_at(deadline, inner.session.get()).await.map_err(|_| error::timed_out())??;
     // A call that gets the lock needs time for a response, too.
     let lock_deadline = deadline - inner.options.response_reserve();
@@ -67,9 +70,9 @@ pub(crate) async fn update<T>(
             call.read().await?;
             continue;
         }
-        let mut after = before.clone();
-        let result = step(&mut after);
-        let changes = after.changes(&before, now);
+        let (mut after, decided_at) = (before.clone(), call.decided_at());
+        let result = step(&mut after, decided_at);
+        let changes = after.changes(&before, decided_at);
         if changes.iter().any(Option::is_some) {
             if call.write(&before, &changes).await? {
                 lock.release_after(call.yield_time(&before));

@@ -1,8 +1,13 @@
 //! Clocks and timers: where the time comes from, and how a caller waits.
 //!
-//! - `system`: the clock of the machine. Nothing else in this crate reads it.
+//! - `system`: the clock of the machine. Nothing else in this crate reads it. `discipline` computes how it follows the
+//!   wall clock, and `course` is what its readers share.
 //! - `manual`: a clock for tests.
 
+#[cfg(feature = "std")]
+mod course;
+#[cfg(feature = "std")]
+mod discipline;
 #[cfg(feature = "std")]
 mod manual;
 #[cfg(feature = "std")]

@@ -8,7 +8,8 @@ use crate::algorithm::AlgorithmKind;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ClockSource {
-    /// The time that the caller passes.
+    /// The time that the caller passes. A store may decide at the time of other callers that are ahead, and says so in
+    /// [`Verdict::decided_at`](crate::Verdict::decided_at) and [`Export::at`](crate::store::Export::at).
     Caller,
     /// The store's own clock; the caller's time is only a hint.
     Store,

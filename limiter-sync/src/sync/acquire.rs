@@ -35,7 +35,7 @@ impl<S: Store, C: Clock> Node<S, C> {
         let mut guard = AcquireGuard { node: self, hash, done: false };
         let sent_at = self.clock.now();
         let charges = [to_send];
-        let answer = self.store.decide(Request::new(&charges), self.to_central(now)).await;
+        let answer = self.store.decide(Request::new(&charges), self.to_store(now)).await;
         guard.done = true;
         let verdict = match answer {
             Ok(verdict) if is_central(&verdict) => {

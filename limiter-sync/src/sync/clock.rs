@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use tollgate_core::Time;
 use tollgate_core::store::ClockSource;
 
-/// How far the deciding clock is ahead of the local one. Zero if callers pass the deciding time.
+/// How far the deciding clock is ahead of the local one.
+///
+/// If callers pass the time, it is theirs, unless the store knows of callers that are ahead and decides at their time.
 #[derive(Debug)]
 pub(crate) struct ClockOffset {
     /// The central store decides by its own clock.
@@ -33,18 +35,23 @@ impl ClockOffset {
         }
     }
 
+    /// Converts a local time to the one that is passed to the central store. A store that gets its callers' time adds
+    /// to it what it knows about other callers itself.
+    pub(crate) fn to_store(&self, time: Time) -> Time {
+        if self.own_clock { self.to_central(time) } else { time }
+    }
+
     /// Learns from an answer with the central time `at`, to a call that was sent at `sent_at` and answered at `now`.
     pub(crate) fn update(&self, at: Time, sent_at: Time, now: Time) {
-        if !self.own_clock {
-            return;
-        }
         // The central clock was read between both instants. The known offset stays as it is if that allows it.
         let ahead_of = |local: Time| at.nanos().cast_signed().saturating_sub(local.nanos().cast_signed());
         let (least, most) = (ahead_of(now), ahead_of(sent_at).max(ahead_of(now)));
-        let offset = if self.known_since.load(Ordering::Relaxed) > 0 {
-            self.nanos.load(Ordering::Relaxed).clamp(least, most)
-        } else {
-            least / 2 + most / 2
+        let known = self.nanos.load(Ordering::Relaxed).clamp(least, most);
+        let offset = match (self.own_clock, self.known_since.load(Ordering::Relaxed)) {
+            // A store moves its callers' time forward only.
+            (false, _) => known.max(0),
+            (true, 0) => least / 2 + most / 2,
+            (true, _) => known,
         };
         self.nanos.store(offset, Ordering::Relaxed);
         let since = now.nanos().max(1);

@@ -107,7 +107,7 @@ impl<S: Store, C: Clock> Node<S, C> {
                     part.updates.iter().map(|update| [update.charge()]).collect();
                 // Without an idempotency key: tokens whose answer is lost are lost, and never granted twice.
                 let runs: Vec<_> = charges.iter().map(|charge| Run::new(Request::new(charge), 1)).collect();
-                self.store.decide_batch(&runs, self.to_central(sent_at)).await
+                self.store.decide_batch(&runs, self.to_store(sent_at)).await
             };
             for (update, answer) in part.updates.iter_mut().zip(answers) {
                 match answer.map(|run| run.into_verdicts().pop()) {

@@ -48,7 +48,7 @@ impl<S: Store, C: Clock> Node<S, C> {
         let answer = {
             let charges: Vec<_> = batch.charges().collect();
             let request = Request::new(&charges).with_idempotency_key(batch.id);
-            self.store.apply_deltas(request, self.to_central(sent_at)).await
+            self.store.apply_deltas(request, self.to_store(sent_at)).await
         };
         let Some(batch) = in_flight.batch.take() else { return Ok(RoundResult::default()) };
         match answer {

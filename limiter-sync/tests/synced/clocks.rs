@@ -1,10 +1,12 @@
-//! A central store that decides by its own clock.
+//! A central store that decides by its own clock, or at the time of callers that are ahead.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tollgate_core::store::{Capability, ClockSource, Export, Run, RunVerdict, Store};
-use tollgate_core::{Clock, Key, Limit, LimitBuilder, ManualClock, Request, StoreError, Time, Verdict};
+use tollgate_core::{
+    Action, Clock, Key, Limit, LimitBuilder, ManualClock, Request, StoreError, Time, Verdict,
+};
 use tollgate_limiter_sync::{ColdKeys, Synced};
 use tollgate_store_memory::MemoryStore;
 
@@ -133,4 +135,69 @@ async fn other_nodes_are_noticed_in_the_first_sync_rounds() {
         }
     }
     assert!((10..=200).contains(&passed), "{passed} of 180 that remain for both");
+}
+
+/// Decides at its callers' time, but half a second later: it knows of callers that are ahead.
+#[derive(Clone, Default)]
+struct Leading {
+    central: Arc<MemoryStore>,
+    /// The time that the last caller passed.
+    called_at: Arc<Mutex<Time>>,
+}
+
+const LEAD: Duration = Duration::from_millis(500);
+
+impl Leading {
+    fn decide_at(&self, now: Time) -> Time {
+        *self.called_at.lock().expect("not poisoned") = now;
+        now + LEAD
+    }
+}
+
+impl Store for Leading {
+    fn capability(&self) -> Capability {
+        self.central.capability()
+    }
+
+    async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
+        self.central.decide(request, self.decide_at(now)).await
+    }
+
+    async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {
+        self.central.decide_batch(batch, self.decide_at(now)).await
+    }
+
+    async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
+        self.central.export(limit, key, self.decide_at(now)).await
+    }
+}
+
+/// A node that is behind decides at the time that the central store decides at, and is not starved.
+#[tokio::test]
+async fn local_decisions_are_made_at_the_time_of_callers_that_are_ahead() {
+    let limit = Limit::per_second(10).build("api").expect("valid");
+    let (clock, store) = (ManualClock::default(), Leading::default());
+    let node = Synced::builder(store.clone()).clock(clock.clone()).manual().build();
+    let decide = async |cost| {
+        let charge = limit.charge(KEY).with_cost(cost);
+        node.decide_one(&charge, &clock).await.expect("decided locally")
+    };
+    assert!(decide(1).await.is_allowed());
+    node.sync_now().await.expect("the central store answers");
+    // As often as a key without deltas is synchronized.
+    for _ in 0..2 {
+        // Another caller, who is ahead, takes all that is left.
+        let all = limit.charge(KEY).with_cost(10).with_action(Action::TakeUpTo);
+        let ahead = clock.now() + LEAD;
+        assert!(store.central.decide_one(&all, &ahead).await.expect("a decision").granted() > 0);
+        node.sync_now().await.expect("the central store answers");
+        assert_eq!(
+            *store.called_at.lock().expect("not poisoned"),
+            clock.now(),
+            "the store adds the lead itself"
+        );
+        assert_eq!(decide(0).await.remaining(), 0);
+        clock.advance(Duration::from_millis(200));
+        assert_eq!(decide(0).await.remaining(), 2, "as much as was refilled since");
+    }
 }

@@ -1,9 +1,9 @@
-//! Clients whose clocks differ by minutes.
+//! Clients whose clocks differ, by minutes and by half a second.
 
 use std::time::Duration;
 
-use tollgate_core::store::Store;
-use tollgate_core::{Action, Clock, Limit, Limiter, ManualClock};
+use tollgate_core::store::{State, Store};
+use tollgate_core::{Action, Clock, Limit, LimitBuilder, Limiter, ManualClock, SystemClock};
 use tollgate_store_cassandra::CassandraStore;
 
 use crate::fixture::{config, connect, in_time, node, rows, until};
@@ -19,9 +19,13 @@ fn limit() -> Limit {
 
 /// Creates two clients, the second of which is ahead.
 async fn clients() -> [Limiter<CassandraStore, ManualClock>; 2] {
+    clients_apart(DIFFERENCE).await
+}
+
+async fn clients_apart(difference: Duration) -> [Limiter<CassandraStore, ManualClock>; 2] {
     let behind = ManualClock::default();
     let ahead = ManualClock::default();
-    ahead.advance(DIFFERENCE);
+    ahead.advance(difference);
     let store = || async {
         let node = node().await;
         connect(config(node).call_timeout(Duration::from_secs(2)).expiry_margin(Duration::ZERO)).await
@@ -74,4 +78,59 @@ async fn an_expired_row_grants_no_more_than_that() {
     granted += exhaust(&behind, key).await;
     assert!(granted <= most(lived), "{granted}");
     assert!(granted >= 2 * BURST, "{granted}");
+}
+
+/// What a hot key's limits admit in half a second.
+const SKEWED: u32 = 25;
+
+/// The limits of a hot key: 50 per second, of which both clients together want more than twice as much.
+fn hot_limits() -> Vec<Limit> {
+    let kinds: [(&str, fn(LimitBuilder) -> LimitBuilder); 7] = [
+        ("token_bucket", |limit| limit),
+        ("gcra", LimitBuilder::gcra),
+        ("interval_bucket", LimitBuilder::refill_by_interval),
+        ("fixed_window", LimitBuilder::fixed_window),
+        ("sliding_window", LimitBuilder::sliding_window),
+        ("sliding_counter", |limit| limit.sliding_counter(4)),
+        ("sliding_log", LimitBuilder::sliding_log),
+    ];
+    kinds.map(|(name, kind)| kind(Limit::per_second(50)).build(name).expect("valid")).into()
+}
+
+/// A client half a second behind learns from the rows how far the other is ahead, and both get a part of a hot key.
+/// Together they get no more than if both had the later clock, apart from what the clocks' difference itself is worth:
+/// a take half a second earlier is refilled half a second earlier.
+#[tokio::test]
+async fn a_client_half_a_second_behind_gets_its_part() {
+    let each = hot_limits().into_iter().map(async |limit| {
+        let clients = clients_apart(SECOND / 2).await;
+        let (machine, started, mut virtual_time) =
+            (SystemClock::new(), SystemClock::new().now(), Duration::ZERO);
+        let (mut granted, mut state, mut most) = ([0; 2], State::default(), 0);
+        for step in 0..80_usize {
+            for turn in 0..4 {
+                // The one ahead starts. Either client is the first in half of the steps.
+                let client = (turn + step * 7 % 11 + step / 11 + 1) % 2;
+                let limiter = &clients[client];
+                let some = limit.charge(limit.name()).with_cost(5).with_action(Action::TakeUpTo);
+                let decided = in_time(limiter.store().decide_one(&some, limiter.clock())).await;
+                granted[client] += decided.expect("a decision").granted();
+                most += state.apply(&some, clients[1].clock().now()).granted();
+                let together: u32 = granted.iter().sum();
+                assert!(together <= most + SKEWED, "{}: {granted:?} of {most}", limit.name());
+            }
+            // Clocks run at least as fast as the machine's, however slow that is.
+            let behind = machine.now().since(started).saturating_sub(virtual_time);
+            let pause = behind.max(Duration::from_millis(180));
+            virtual_time += pause;
+            clients.iter().for_each(|limiter| limiter.clock().advance(pause));
+        }
+        (limit.name().to_owned(), granted, most)
+    });
+    let all = futures_util::future::join_all(each).await;
+    for (name, [behind, ahead], most) in &all {
+        let together = behind + ahead;
+        assert!((*behind).min(*ahead) >= together / 6, "{name}: {behind} and {ahead}, among {all:?}");
+        assert!(together >= most / 2, "{name}: {together} of {most}, among {all:?}");
+    }
 }
