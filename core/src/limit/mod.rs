@@ -106,6 +106,11 @@ impl Limit {
         &self.name
     }
 
+    /// Returns the name, shared.
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
+    }
+
     /// Returns a digest of the name, the algorithm and whether there is a block time. Limits with the same id share
     /// state.
     #[inline]
