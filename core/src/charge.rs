@@ -162,12 +162,13 @@ impl IdempotencyKey {
 /// A key, a limit and a cost: one debit, refund or other [action](Action) on one limit.
 ///
 /// ```
-/// use tollgate_core::Limit;
+/// # extern crate tollgate_core as tollgate;
+/// use tollgate::Limit;
 ///
 /// let api = Limit::per_second(50).build("api")?;
 /// let charge = api.charge("user:42").with_cost(3);
 /// # let _ = charge;
-/// # Ok::<(), tollgate_core::LimitError>(())
+/// # Ok::<(), tollgate::LimitError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge<'a> {

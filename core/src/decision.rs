@@ -217,7 +217,11 @@ impl Decision {
 
     /// Returns how long an admitted caller must wait before it starts. Zero if denied.
     pub fn start_after(&self) -> Duration {
-        if self.is_allowed() && !self.is_shadowed() { Duration::from_nanos(self.wait) } else { Duration::ZERO }
+        if self.is_allowed() && !self.is_shadowed() {
+            Duration::from_nanos(self.wait)
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// Returns [`retry_after`](Self::retry_after) in whole seconds, rounded up, as HTTP's `Retry-After` needs it. Never 0.
@@ -564,8 +568,7 @@ mod tests {
     #[test]
     fn a_denial_without_a_store_can_be_retried_later() {
         let limit = crate::Limit::per_second(10).build("api").expect("valid");
-        let denied: Decision =
-            RawDecision::deny(&limit.charge("a"), Duration::ZERO, Source::Policy).into();
+        let denied: Decision = RawDecision::deny(&limit.charge("a"), Duration::ZERO, Source::Policy).into();
         assert!(denied.retry_after().is_some_and(|wait| !wait.is_zero()));
         assert_eq!(Decision::from(RawDecision::deny_listed(&limit.charge("a"))).retry_after(), None);
     }

@@ -15,7 +15,7 @@
 //! - [`Limiter`] (`limiter`): a store and a clock.
 //! - [`Clock`], [`Timer`] (`clock`), [`Time`] (`time`): where time comes from.
 //! - [`Event`], [`Observer`] (`event`): the hook for metrics and logs.
-//! - [`StoreError`] (`error`): errors of stores.
+//! - [`StoreError`], [`ConfigError`] (`error`): errors of stores, and of configurations that cannot be built.
 //! - `algorithm`: one file per algorithm; `rate`: rates without drift; `state`, `settle`: the pure functions that every
 //!   store agrees with.
 
@@ -48,7 +48,7 @@ pub use clock::{BlockingTimer, Clock, Timer};
 #[cfg(feature = "std")]
 pub use clock::{ManualClock, SystemClock};
 pub use decision::{Balance, Decision, Outcome, Source, Verdict};
-pub use error::{Effect, ErrorKind, StoreError};
+pub use error::{ConfigError, Effect, ErrorKind, StoreError};
 pub use event::{BreakerState, Event, FallbackReason, Observer};
 pub use key::Key;
 pub use limit::{Limit, LimitBuilder, LimitError};

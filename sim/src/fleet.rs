@@ -129,9 +129,11 @@ impl Fleet {
             let synced = || synced(&link, &clock, interval);
             let decider = match mode {
                 Mode::Deltas(when_stale) => {
-                    Decider::Synced(Box::new(synced().when_stale(when_stale).build()))
+                    Decider::Synced(Box::new(synced().when_stale(when_stale).build().expect("valid")))
                 }
-                Mode::Lease => Decider::Synced(Box::new(synced().mode(SyncMode::Lease).build())),
+                Mode::Lease => {
+                    Decider::Synced(Box::new(synced().mode(SyncMode::Lease).build().expect("valid")))
+                }
                 Mode::Central => Decider::Central(link.clone()),
             };
             Node { decider, link }

@@ -108,7 +108,8 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         if let Some(cancelled) = reservation.cancelled {
             return Ok(cancelled);
         }
-        let decision = match cancellation(&reservation.charge, &reservation.decision, reservation.decided_at) {
+        let decision = match cancellation(&reservation.charge, &reservation.decision, reservation.decided_at)
+        {
             Some(refund) => self.charge_with_key(&refund, || reservation.cancel_key()).await?,
             None => nothing_refunded(&reservation.decision),
         };

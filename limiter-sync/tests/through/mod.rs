@@ -107,7 +107,8 @@ impl<T: Subject> Subject for Through<T> {
             .clock(clock.clone())
             .manual()
             .default_policy(|policy| policy.cold_keys(ColdKeys::FetchFirst))
-            .build();
+            .build()
+            .expect("valid");
         Node { synced, clock, single: self.single }
     }
 

@@ -27,7 +27,7 @@ impl<T: Subject> Subject for BatchedSubject<T> {
     async fn open(&self) -> Self::Store {
         let inner = Arc::new(DelayedStore::new(self.subject.open().await));
         let background = Limit::per_hour(1).build(BACKGROUND).expect("valid");
-        let store = Coalesced::builder(Arc::clone(&inner)).max_in_flight(1).build();
+        let store = Coalesced::builder(Arc::clone(&inner)).max_in_flight(1).build().expect("valid");
         BatchedStore { store, inner, background, counts: Arc::clone(&self.counts) }
     }
 

@@ -119,7 +119,8 @@ impl<S: Store, C: Timer> Limiter<S, C> {
 
     /// Denies the charges of a caller whose turn in the queue did not come in time. Nothing is debited.
     async fn deny_in_queue(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
-        let exact = charges.iter().all(|charge| charge.cost() <= 1) && state_indexes(charges).1 == charges.len();
+        let exact =
+            charges.iter().all(|charge| charge.cost() <= 1) && state_indexes(charges).1 == charges.len();
         let seen = if exact { None } else { self.evaluate(charges).await };
         let result = match seen {
             Some(verdict) => Ok(verdict),
@@ -136,7 +137,12 @@ impl<S: Store, C: Timer> Limiter<S, C> {
             // There is room, but other callers are first.
             let deny = |seen: &Decision| {
                 let raw = seen.raw();
-                Decision::from(RawDecision { outcome: Outcome::Denied, granted: 0, wait: raw.wait.max(1), ..raw })
+                Decision::from(RawDecision {
+                    outcome: Outcome::Denied,
+                    granted: 0,
+                    wait: raw.wait.max(1),
+                    ..raw
+                })
             };
             Verdict::new(seen.decisions().iter().map(deny), seen.decided_at())
         });
@@ -230,9 +236,9 @@ impl<S: ImmediateStore, C: BlockingTimer> Limiter<S, C> {
 fn waitable(charge: &Charge<'_>) -> Result<(), StoreError> {
     let refuse = |why| Err(StoreError::unsupported(charge.limit().name(), why));
     match (charge.limit().kind(), charge.action()) {
-        (AlgorithmKind::Concurrency, _) => {
-            refuse("a slot acquired by waiting could not be released: use `acquire`, and retry while no slot is free")
-        }
+        (AlgorithmKind::Concurrency, _) => refuse(
+            "a slot acquired by waiting could not be released: use `acquire`, and retry while no slot is free",
+        ),
         (_, Action::Take { .. }) => Ok(()),
         (
             _,
@@ -291,8 +297,9 @@ impl<S: Store, C: Clock> Drop for CancelOnDrop<'_, S, C> {
     fn drop(&mut self) {
         let Some(verdict) = self.verdict else { return };
         let pairs = self.charges.iter().zip(verdict.decisions());
-        let refunds: Charges<'_> =
-            pairs.filter_map(|(charge, decision)| cancellation(charge, decision, verdict.decided_at())).collect();
+        let refunds: Charges<'_> = pairs
+            .filter_map(|(charge, decision)| cancellation(charge, decision, verdict.decided_at()))
+            .collect();
         if !refunds.is_empty() {
             self.limiter.decide_detached(&refunds);
         }
