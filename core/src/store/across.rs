@@ -267,3 +267,6 @@ async fn compensate<S: Places>(
     });
     Ok(Verdict::new(decisions.collect::<Vec<_>>(), at))
 }
+
+#[cfg(test)]
+mod tests;

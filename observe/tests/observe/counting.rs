@@ -1,12 +1,15 @@
 //! Every event is counted as the crate's table says.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::store::RawDecision;
 use tollgate_core::{
-    BreakerState, Decision, ErrorKind, Event, FallbackReason, Observer, Outcome, Source, StoreError,
+    BreakerState, Decision, ErrorKind, Event, FallbackReason, Limit, Limiter, Observer, Outcome, Source,
+    StoreError,
 };
 use tollgate_observe::Metrics;
+use tollgate_store_memory::MemoryStore;
 
 use crate::recorded::{Recorded, record};
 use crate::{allowed, denied};

@@ -122,13 +122,12 @@ impl<S: Store, C: Timer> Limiter<S, C> {
         let exact =
             charges.iter().all(|charge| charge.cost() <= 1) && state_indexes(charges).1 == charges.len();
         let seen = if exact { None } else { self.evaluate(charges).await };
-        let result = match seen {
-            Some(verdict) => Ok(verdict),
+        let result = if let Some(verdict) = seen {
+            Ok(verdict)
+        } else {
             // A peek is answered as a cost of 1 would be.
-            None => {
-                let peeks: Charges<'_> = charges.iter().map(|charge| charge.with_cost(0)).collect();
-                self.store.decide(Request::new(&peeks), self.clock.now()).await
-            }
+            let peeks: Charges<'_> = charges.iter().map(|charge| charge.with_cost(0)).collect();
+            self.store.decide(Request::new(&peeks), self.clock.now()).await
         };
         let denied = result.map(|seen| {
             if seen.is_denied() {
