@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
 use tollgate_core::{
-    Charge, Clock, Decision, ErrorKind, Key, Limit, ManualClock, Request, StoreError, Time, Verdict,
+    Charge, Clock, Decision, ErrorKind, Key, Limit, ManualClock, Observer, Request, StoreError, Time, Verdict,
 };
 use tollgate_limiter_sync::{Mode as SyncMode, Synced, SyncedBuilder, WhenStale};
 use tollgate_store_memory::MemoryStore;
@@ -80,6 +80,10 @@ impl Store for Link {
 
     fn route(&self, charge: &Charge<'_>) -> u64 {
         self.central.route(charge)
+    }
+
+    fn attach_observer(&self, observer: &Arc<dyn Observer>) {
+        self.central.attach_observer(observer);
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {

@@ -3,7 +3,6 @@
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use std::collections::HashMap;
-use std::string::String;
 use std::sync::Mutex;
 
 use super::*;
