@@ -10,15 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate::sync::Synced;
-use tollgate::{AnyStore, Limit, Limiter, Timer};
+use tollgate::{AnyStore, ConfigError, Limit, Limiter, Timer};
 
 const INTERVAL: Duration = Duration::from_millis(50);
 const KEY: &str = "all-users";
 
 type Node = Limiter<Synced<Arc<AnyStore>>>;
 
-fn node(central_store: &Arc<AnyStore>) -> Node {
-    Limiter::new(Synced::builder(Arc::clone(central_store)).interval(INTERVAL).build())
+fn node(central_store: &Arc<AnyStore>) -> Result<Node, ConfigError> {
+    Ok(Limiter::new(Synced::builder(Arc::clone(central_store)).interval(INTERVAL).build()?))
 }
 
 /// Returns how many sync rounds a node has completed.
@@ -41,7 +41,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // In production every process has its own connection; in this example three nodes share one.
     let central_store = Arc::new(tollgate::connect(&url).await?.into_store());
     let central = Limiter::new(Arc::clone(&central_store));
-    let nodes: [Node; 3] = std::array::from_fn(|_| node(&central_store));
+    let nodes = [node(&central_store)?, node(&central_store)?, node(&central_store)?];
 
     let api = Limit::per_hour(300).build("memory-speed")?;
     central.reset(&api, KEY).await?;

@@ -57,7 +57,7 @@ async fn main() -> Result<(), Failure> {
         .on_failure(FallbackStore::new(MemoryStore::new(), Share::one_of(4)))
         // Default: 20 ms. Longer, so that the example ends the same way on a busy machine.
         .deadline(Duration::from_secs(1))
-        .build();
+        .build()?;
     let app = Arc::new(App { limiter: Limiter::new(guarded), api: Limit::per_hour(40).build("api")? });
 
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;

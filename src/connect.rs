@@ -43,7 +43,8 @@ pub async fn connect(url: &str) -> Result<Limiter<AnyStore>, StoreError> {
             let coalesced = crate::resilience::Coalesced::builder(store)
                 .max_in_flight(1)
                 .overtake_after(CASSANDRA_OVERTAKE_AFTER)
-                .build();
+                .build()
+                .map_err(|error| StoreError::new(ErrorKind::Internal, error.to_string()))?;
             Ok(Limiter::new(AnyStore::new(coalesced)))
         }
         #[cfg(not(feature = "memory"))]

@@ -43,8 +43,9 @@
 //! The root re-exports what an application needs from `tollgate-core`:
 //!
 //! - [`Limit`], built by a [`LimitBuilder`]; [`Limiter`]: a store and a clock.
-//! - [`Key`], [`Charge`], [`Request`]: the input of a check. [`Decision`], [`Verdict`]: its result.
-//! - [`Clock`], [`Timer`], [`Time`]; [`Event`], [`Observer`]; [`LimitError`], [`StoreError`].
+//! - [`Key`], [`Charge`], [`Request`]: the input of a check. [`Decision`], [`Verdict`], [`Balance`]: its result.
+//! - [`Permit`], [`Reservation`], [`Wait`]: slots of concurrency limits, and waiting.
+//! - [`Clock`], [`Timer`], [`Time`]; [`Event`], [`Observer`]; [`LimitError`], [`ConfigError`], [`StoreError`].
 //!
 //! What the author of a store or of a wrapper needs is in [`store`].
 
@@ -53,56 +54,28 @@ mod connect;
 pub use connect::connect;
 pub use tollgate_core::*;
 
-/// The store in this process's memory: `MemoryStore`, bounded and without a background thread. `DirectLimiter` is one
-/// limit without keys.
-#[cfg(feature = "memory")]
-pub mod memory {
-    pub use tollgate_store_memory::{Config, DirectLimiter, MemoryStore, Stats};
-}
-
-/// The store on Redis: `RedisStore`, one atomic script call per request. `Config` sets timeouts, connections,
-/// certificates and the key prefix.
-#[cfg(feature = "redis")]
-pub mod redis {
-    pub use tollgate_store_redis::{Config, RedisStore, Stats};
-}
-
-/// The store on Cassandra: `CassandraStore`, one lightweight transaction per request. `Config` sets timeouts and
-/// consistency, and creates the schema.
-#[cfg(feature = "cassandra")]
-pub mod cassandra {
-    pub use tollgate_store_cassandra::{
-        CassandraStore, Config, Consistency, Replication, SerialConsistency, Stats,
-    };
-}
-
-/// Wrappers around stores: [`Guarded`](resilience::Guarded) adds a deadline, a circuit breaker and fallbacks,
-/// [`Coalesced`](resilience::Coalesced) sends concurrent checks in batches, and [`Switched`](resilience::Switched)
-/// switches limits at run time.
-#[cfg(feature = "resilience")]
-pub mod resilience {
-    pub use tollgate_resilience::*;
-}
-
-/// Local decisions at memory speed: [`Synced`](sync::Synced) decides on replicas or leased tokens, and synchronizes
-/// them with a central store at an interval.
+// Each module is a crate, inlined with the documentation of that crate.
 #[cfg(feature = "sync")]
-pub mod sync {
-    pub use tollgate_limiter_sync::*;
-}
-
-/// Metrics and log lines: [`Metrics`](observe::Metrics) and [`Log`](observe::Log) are observers for limiters and
-/// wrappers.
+#[doc(inline)]
+pub use tollgate_limiter_sync as sync;
 #[cfg(feature = "observe")]
-pub mod observe {
-    pub use tollgate_observe::*;
-}
-
-/// Which limit applies to which user: [`Plans`](rules::Plans) assigns users to subscription plans.
+#[doc(inline)]
+pub use tollgate_observe as observe;
+#[cfg(feature = "resilience")]
+#[doc(inline)]
+pub use tollgate_resilience as resilience;
 #[cfg(feature = "rules")]
-pub mod rules {
-    pub use tollgate_rules::*;
-}
+#[doc(inline)]
+pub use tollgate_rules as rules;
+#[cfg(feature = "cassandra")]
+#[doc(inline)]
+pub use tollgate_store_cassandra as cassandra;
+#[cfg(feature = "memory")]
+#[doc(inline)]
+pub use tollgate_store_memory as memory;
+#[cfg(feature = "redis")]
+#[doc(inline)]
+pub use tollgate_store_redis as redis;
 
 /// Creates a limiter on this process's memory: no server, no runtime, up to a million keys.
 ///

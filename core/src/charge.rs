@@ -120,7 +120,8 @@ pub struct LeaseId {
 }
 
 impl LeaseId {
-    /// A lease that cannot be released early; its slot is freed when the lease expires.
+    /// A lease that cannot be released early; its slot is freed when the lease expires. A [`Limiter`](crate::Limiter)
+    /// takes no slot under it.
     pub const ANONYMOUS: Self = Self::new(0);
 
     /// Creates an id from random bits.
@@ -161,12 +162,13 @@ impl IdempotencyKey {
 /// A key, a limit and a cost: one debit, refund or other [action](Action) on one limit.
 ///
 /// ```
-/// use tollgate_core::Limit;
+/// # extern crate tollgate_core as tollgate;
+/// use tollgate::Limit;
 ///
 /// let api = Limit::per_second(50).build("api")?;
 /// let charge = api.charge("user:42").with_cost(3);
 /// # let _ = charge;
-/// # Ok::<(), tollgate_core::LimitError>(())
+/// # Ok::<(), tollgate::LimitError>(())
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charge<'a> {
@@ -282,22 +284,46 @@ impl<'a> Charge<'a> {
         self.operation.action.is_plain_take() && self.limit.kind() != AlgorithmKind::Concurrency
     }
 
+    /// Returns whether this charge would take a slot that nobody could release: a take without a lease, on a
+    /// concurrency limit.
+    #[inline]
+    pub(crate) fn takes_unreleasable_slot(&self) -> bool {
+        self.limit.kind() == AlgorithmKind::Concurrency
+            && self.operation.lease == LeaseId::ANONYMOUS
+            && self.operation.action.is_take()
+            && self.operation.cost > 0
+    }
+
+    /// Returns an error if this charge would take a slot that nobody could release.
+    #[inline]
+    pub(crate) fn releasable(&self) -> Result<(), StoreError> {
+        if !self.takes_unreleasable_slot() {
+            return Ok(());
+        }
+        Err(StoreError::unsupported(
+            self.limit.name(),
+            "a slot of a concurrency limit that was taken without a lease could not be released: use `acquire`, whose \
+             permit releases it",
+        ))
+    }
+
     /// Returns whether this charge is a peek: it changes nothing, whatever the decision.
     pub fn is_peek(&self) -> bool {
         self.operation.cost == 0 && self.operation.action.is_take()
     }
 
-    /// Returns the compensating charge: it reverses what this one was granted by `decision` at `decided_at`. `None` if
-    /// there is nothing to reverse, or if it cannot be reversed. A limiter that warms up refunds its debt only.
+    /// Returns the compensating charge: it reverses what the store debited by `decision` at `decided_at`. `None` if there
+    /// is nothing to reverse, or if it cannot be reversed. A limiter that warms up refunds its debt only.
     pub fn compensation(&self, decision: &Decision, decided_at: Time) -> Option<Self> {
-        let granted = self.with_cost(decision.granted());
+        let (debited, start) = decision.debited();
+        let granted = self.with_cost(debited);
         match self.operation.action {
-            _ if decision.is_denied() || decision.granted() == 0 => None,
+            _ if decision.is_denied() || debited == 0 => None,
             Action::Take { .. } | Action::TakeUpTo if self.limit.kind() == AlgorithmKind::Concurrency => {
                 (self.operation.lease != LeaseId::ANONYMOUS).then(|| granted.with_action(Action::Release))
             }
             Action::Take { .. } | Action::TakeUpTo => {
-                Some(granted.with_action(Action::Refund { at: Some(decided_at + decision.start_after()) }))
+                Some(granted.with_action(Action::Refund { at: Some(decided_at + start) }))
             }
             Action::Debit { at } => Some(granted.with_action(Action::Refund { at })),
             Action::Refund { at } => Some(granted.with_action(Action::Debit { at })),

@@ -1,8 +1,9 @@
-//! Errors of stores.
+//! Errors of stores, and of configurations that cannot be built.
 
 use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use core::fmt;
 
@@ -128,3 +129,49 @@ impl core::error::Error for StoreError {
         self.source.as_deref().map(|source| source as _)
     }
 }
+
+/// The error of a wrapper whose configuration is invalid: which setting, what is wrong with it, and what would be valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    subject: &'static str,
+    setting: &'static str,
+    problem: String,
+    advice: String,
+}
+
+impl ConfigError {
+    /// Creates an error about a setting of `subject`. The parts read as one sentence: "`Guarded`: `deadline` is 0ns; use
+    /// more than zero".
+    pub fn new(
+        subject: &'static str,
+        setting: &'static str,
+        problem: impl Into<String>,
+        advice: impl Into<String>,
+    ) -> Self {
+        Self { subject, setting, problem: problem.into(), advice: advice.into() }
+    }
+
+    /// Returns the invalid setting: the name of the builder's method.
+    pub fn setting(&self) -> &'static str {
+        self.setting
+    }
+
+    /// Returns what is wrong with the setting.
+    pub fn problem(&self) -> &str {
+        &self.problem
+    }
+
+    /// Returns what would be valid.
+    pub fn advice(&self) -> &str {
+        &self.advice
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { subject, setting, problem, advice } = self;
+        write!(f, "`{subject}`: `{setting}` {problem}; {advice}")
+    }
+}
+
+impl core::error::Error for ConfigError {}

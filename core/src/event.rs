@@ -17,6 +17,13 @@ pub enum Event<'a> {
         /// The decision.
         decision: &'a Decision,
     },
+    /// A charge was not decided: the limiter returned an error.
+    Failed {
+        /// The limit's name.
+        limit: &'a str,
+        /// The error.
+        error: &'a StoreError,
+    },
     /// A fallback decided a charge instead of the store.
     FellBack {
         /// The limit's name.
@@ -28,11 +35,15 @@ pub enum Event<'a> {
     },
     /// A circuit breaker changed its state.
     BreakerChanged {
+        /// The name of the store that the circuit breaker guards.
+        store: &'a str,
         /// The new state.
         state: BreakerState,
     },
     /// What a fallback store granted during an outage was reconciled with the store.
     Reconciled {
+        /// The name of the store.
+        store: &'a str,
         /// How many keys were reconciled.
         keys: usize,
         /// How much could not be reconciled since the last such event.
@@ -53,6 +64,8 @@ pub enum Event<'a> {
     },
     /// A store was called.
     StoreCalled {
+        /// The name of the store.
+        store: &'a str,
         /// How long it took.
         took: Duration,
         /// The error, if it failed.
@@ -122,6 +135,8 @@ impl fmt::Display for BreakerState {
 }
 
 /// Receives events. Called on the hot path: it must be fast, and must not block.
+///
+/// [`Limiter::with_observer`](crate::Limiter::with_observer) attaches one to a limiter and to everything below it.
 pub trait Observer: Send + Sync {
     /// Handles an event.
     fn observe(&self, event: Event<'_>);

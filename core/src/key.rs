@@ -9,7 +9,8 @@ use core::fmt;
 /// Plain strings are keys in the empty namespace:
 ///
 /// ```
-/// use tollgate_core::Key;
+/// # extern crate tollgate_core as tollgate;
+/// use tollgate::Key;
 ///
 /// let user: Key = "user:42".into();
 /// assert_ne!(user, Key::new("tenant-a", "user:42"));

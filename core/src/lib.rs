@@ -11,11 +11,11 @@
 //!
 //! - [`Limit`] (`limit`): an algorithm with its parameters and a name; [`LimitBuilder`] validates them.
 //! - [`Key`], [`Charge`], [`Request`] (`key`, `charge`): the input of a check.
-//! - [`Decision`], [`Verdict`] (`decision`): its result.
+//! - [`Decision`], [`Verdict`], [`Balance`] (`decision`): its result.
 //! - [`Limiter`] (`limiter`): a store and a clock.
 //! - [`Clock`], [`Timer`] (`clock`), [`Time`] (`time`): where time comes from.
 //! - [`Event`], [`Observer`] (`event`): the hook for metrics and logs.
-//! - [`StoreError`] (`error`): errors of stores.
+//! - [`StoreError`], [`ConfigError`] (`error`): errors of stores, and of configurations that cannot be built.
 //! - `algorithm`: one file per algorithm; `rate`: rates without drift; `state`, `settle`: the pure functions that every
 //!   store agrees with.
 
@@ -47,8 +47,8 @@ pub use charge::{Action, Charge, IdempotencyKey, LeaseId, Request};
 pub use clock::{BlockingTimer, Clock, Timer};
 #[cfg(feature = "std")]
 pub use clock::{ManualClock, SystemClock};
-pub use decision::{Decision, Outcome, Source, Verdict};
-pub use error::{Effect, ErrorKind, StoreError};
+pub use decision::{Balance, Decision, Outcome, Source, Verdict};
+pub use error::{ConfigError, Effect, ErrorKind, StoreError};
 pub use event::{BreakerState, Event, FallbackReason, Observer};
 pub use key::Key;
 pub use limit::{Limit, LimitBuilder, LimitError};

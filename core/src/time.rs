@@ -10,8 +10,9 @@ use core::time::Duration;
 /// keep an instant and flags of its own in one atomic word.
 ///
 /// ```
+/// # extern crate tollgate_core as tollgate;
 /// use std::time::Duration;
-/// use tollgate_core::Time;
+/// use tollgate::Time;
 ///
 /// let start = Time::from_secs(1_790_000_000);
 /// let later = start + Duration::from_millis(200);

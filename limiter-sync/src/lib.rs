@@ -6,16 +6,16 @@
 //!
 //! ```no_run
 //! use std::time::Duration;
-//! use tollgate_core::{Limit, Limiter};
-//! use tollgate_limiter_sync::{Synced, WhenStale};
-//! use tollgate_store_redis::RedisStore;
+//! use tollgate::redis::RedisStore;
+//! use tollgate::sync::{Synced, WhenStale};
+//! use tollgate::{Limit, Limiter};
 //!
 //! # async fn start() -> Result<(), Box<dyn std::error::Error>> {
 //! let redis = RedisStore::connect("redis://127.0.0.1").await?;
 //! let synced = Synced::builder(redis)
 //!     .interval(Duration::from_millis(100))
 //!     .when_stale(WhenStale::share_of(10))
-//!     .build();
+//!     .build()?;
 //! let limiter = Limiter::new(synced);
 //!
 //! let api = Limit::per_second(1_000).burst(100).build("api")?;

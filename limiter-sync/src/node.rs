@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tollgate_core::store::Store;
@@ -20,7 +20,7 @@ pub(crate) struct Node<S, C> {
     /// reads.
     pub(crate) store: Arc<S>,
     pub(crate) clock: C,
-    pub(crate) observer: Option<Arc<dyn Observer>>,
+    pub(crate) observer: OnceLock<Arc<dyn Observer>>,
     pub(crate) limits: LimitConfigs,
     pub(crate) table: EntryTable,
     /// Batches to send: those of this sync round, and those without an answer.
@@ -33,18 +33,12 @@ pub(crate) struct Node<S, C> {
 }
 
 impl<S: Store, C: Clock> Node<S, C> {
-    pub(crate) fn new(
-        store: S,
-        clock: C,
-        observer: Option<Arc<dyn Observer>>,
-        limits: LimitConfigs,
-        max_keys: usize,
-    ) -> Self {
+    pub(crate) fn new(store: S, clock: C, limits: LimitConfigs, max_keys: usize) -> Self {
         let offset = ClockOffset::new(store.capability().clock_source);
         Self {
             store: Arc::new(store),
             clock,
-            observer,
+            observer: OnceLock::new(),
             limits,
             table: EntryTable::new(max_keys),
             batches: Mutex::default(),

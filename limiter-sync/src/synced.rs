@@ -8,7 +8,8 @@ use tollgate_core::store::{
     Capability, Export, IdempotencyRetention, Run, RunVerdict, Store, decide_one_by_one,
 };
 use tollgate_core::{
-    Charge, Clock, Decision, ErrorKind, Key, Limit, Request, StoreError, SystemClock, Time, Timer, Verdict,
+    Charge, Clock, Decision, ErrorKind, Key, Limit, Observer, Request, StoreError, SystemClock, Time, Timer,
+    Verdict,
 };
 
 use crate::config::{CENTRAL, SyncedBuilder};
@@ -27,7 +28,7 @@ pub struct Synced<S: Store + 'static, C: Timer + 'static = SystemClock> {
 impl<S: Store + 'static> Synced<S> {
     /// Creates a store with all defaults around a central store: deltas, synchronized every 100 ms.
     pub fn new(store: S) -> Self {
-        Self::builder(store).build()
+        Self::builder(store).build_valid()
     }
 
     /// Returns a builder for a store around a central store.
@@ -148,6 +149,12 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
 
     fn route(&self, charge: &Charge<'_>) -> u64 {
         self.store().route(charge)
+    }
+
+    /// Keeps the first observer, and attaches it to the central store.
+    fn attach_observer(&self, observer: &Arc<dyn Observer>) {
+        let _ = self.node().observer.set(Arc::clone(observer));
+        self.store().attach_observer(observer);
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {

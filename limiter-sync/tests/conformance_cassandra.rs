@@ -28,7 +28,11 @@ impl Subject for Cassandra {
         };
         let store = self.store.get_or_init(connect).await.clone();
         // One per trial: a coalesced call has one time, and each trial has its own.
-        Coalesced::builder(store).max_in_flight(1).overtake_after(Duration::from_secs(10)).build()
+        Coalesced::builder(store)
+            .max_in_flight(1)
+            .overtake_after(Duration::from_secs(10))
+            .build()
+            .expect("valid")
     }
 
     // A step takes milliseconds.

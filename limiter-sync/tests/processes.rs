@@ -213,7 +213,8 @@ struct Node {
 
 impl Node {
     async fn connect(url: &str, key: &str) -> Self {
-        let synced = Synced::builder(connect(url).await).interval(Duration::from_millis(20)).build();
+        let synced =
+            Synced::builder(connect(url).await).interval(Duration::from_millis(20)).build().expect("valid");
         Self { synced, limit: limit(), key: key.to_owned() }
     }
 

@@ -1,16 +1,17 @@
 //! Metrics and logs for Tollgate, a rate limiter: its [events](tollgate_core::Event) as counters, gauges and
 //! histograms (Prometheus or any other exporter), and as `tracing` log lines.
 //!
-//! Limiters and wrappers around stores report events to an [`Observer`](tollgate_core::Observer). [`Metrics`] records
-//! them through the [`metrics`](https://docs.rs/metrics) facade, for the exporter that the program has installed.
+//! Limiters and wrappers around stores report events to an [`Observer`](tollgate_core::Observer), which is attached once,
+//! to the limiter ([`Limiter::with_observer`](tollgate_core::Limiter::with_observer)). [`Metrics`] records them through
+//! the [`metrics`](https://docs.rs/metrics) facade, for the exporter that the program has installed.
 //! [`Log`] writes them through [`tracing`]. [`Fanout`] forwards them to several observers.
 //!
 //! ```
 //! use std::sync::Arc;
 //!
-//! use tollgate_core::{Limit, Limiter};
-//! use tollgate_observe::{Fanout, Log, Metrics};
-//! use tollgate_store_memory::MemoryStore;
+//! use tollgate::memory::MemoryStore;
+//! use tollgate::observe::{Fanout, Log, Metrics};
+//! use tollgate::{Limit, Limiter};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let store = MemoryStore::new();
@@ -32,22 +33,27 @@
 //! | name | type | labels | meaning |
 //! |---|---|---|---|
 //! | `tollgate_decisions_total` | counter | `limit`, `outcome`, `source` | decisions on charges |
+//! | `tollgate_errors_total` | counter | `limit`, `kind` | charges that were not decided: the limiter returned an error |
 //! | `tollgate_fallbacks_total` | counter | `limit`, `reason`, `source` | decisions that a fallback made |
-//! | `tollgate_limit_label_overflow_total` | counter | | decisions and fallbacks with `limit="(other)"` |
-//! | `tollgate_breaker_state` | gauge | `state` | 1 for the state of the breaker that changed last, 0 for the others |
-//! | `tollgate_breaker_changes_total` | counter | `state` | changes of circuit breakers to this state |
-//! | `tollgate_reconciliations_total` | counter | | reconciliations with the store after an outage |
-//! | `tollgate_reconciled_keys_total` | counter | | keys that were reconciled |
-//! | `tollgate_reconciliation_lost_tokens_total` | counter | | granted tokens that could not be reconciled |
+//! | `tollgate_limit_label_overflow_total` | counter | | decisions, errors and fallbacks with `limit="(other)"` |
+//! | `tollgate_breaker_state` | gauge | `store`, `state` | 1 for the state of the store's circuit breaker, 0 for the others |
+//! | `tollgate_breaker_changes_total` | counter | `store`, `state` | changes of circuit breakers to this state |
+//! | `tollgate_reconciliations_total` | counter | `store` | reconciliations with the store after an outage |
+//! | `tollgate_reconciled_keys_total` | counter | `store` | keys that were reconciled |
+//! | `tollgate_reconciliation_lost_tokens_total` | counter | `store` | granted tokens that could not be reconciled |
 //! | `tollgate_sync_round_seconds` | histogram | | duration of sync rounds with the central store |
 //! | `tollgate_synced_keys_total` | counter | | keys that took part in sync rounds |
 //! | `tollgate_sync_errors_total` | counter | `kind` | sync rounds that the central store did not answer in full |
 //! | `tollgate_sync_debt_tokens` | gauge | | largest debt of a key in the last sync round, in tokens |
 //! | `tollgate_sync_stale_seconds` | gauge | | time for which the central store has not answered |
-//! | `tollgate_store_call_seconds` | histogram | | duration of store calls, including those that failed |
-//! | `tollgate_store_errors_total` | counter | `kind` | store calls that failed |
+//! | `tollgate_store_call_seconds` | histogram | `store` | duration of the calls of a guarded store, including those that failed |
+//! | `tollgate_store_errors_total` | counter | `store`, `kind` | calls of a guarded store that failed |
 //!
 //! A decision of a fallback counts twice: among the decisions with its source, and among the fallbacks with its reason.
+//!
+//! A call of a guarded store that fails counts among the store errors, and among the errors only if no failure policy
+//! decides its charges. Without a guarded store, every failed check counts among the errors. `store` is the name of the
+//! guarded store, which its builder sets.
 //!
 //! The number of time series is bounded. The values of `outcome`, `source`, `reason`, `kind` and `state` are fixed
 //! names of Tollgate ([`Outcome::as_str`](tollgate_core::Outcome::as_str) and so on). Keys are never labels. Names of

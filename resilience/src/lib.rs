@@ -6,22 +6,23 @@
 //! intended one is `Switched<Guarded<Coalesced<S>>>`.
 //!
 //! ```
-//! use tollgate_core::{Limit, Limiter};
-//! use tollgate_resilience::{Coalesced, FallbackStore, Guarded, OnFailure, Share, Switched};
-//! use tollgate_store_memory::MemoryStore;
+//! use tollgate::memory::MemoryStore;
+//! use tollgate::resilience::{Coalesced, FallbackStore, Guarded, OnFailure, Share, Switched};
+//! use tollgate::{Limit, Limiter};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let redis = MemoryStore::new(); // for a store that can fail
+//! let api = Limit::per_second(50).build("api")?;
+//! let login = Limit::per_minute(5).build("login")?;
 //! let guarded = Guarded::builder(Coalesced::new(redis))
 //!     .on_failure(FallbackStore::new(MemoryStore::new(), Share::one_of(10))) // ten processes share the limits
-//!     .on_failure_of("login", OnFailure::Deny)
-//!     .build();
+//!     .on_failure_of(&login, OnFailure::Deny)
+//!     .build()?;
 //! let store = Switched::new(guarded);
 //! let switches = store.switches().clone();
 //! let limiter = Limiter::new(store);
 //!
-//! let api = Limit::per_second(50).build("api")?;
 //! switches.shadow("api"); // count what would be denied, and deny nothing
 //! assert!(limiter.check(&api, "user:42").await?.is_allowed());
 //! # Ok(())

@@ -12,9 +12,9 @@ use tollgate_core::{Limit, LimitBuilder, LimitError};
 /// consumed, and at most the new plan's capacity remains.
 ///
 /// ```
-/// use tollgate_core::{Limit, Limiter};
-/// use tollgate_rules::Plans;
-/// use tollgate_store_memory::MemoryStore;
+/// use tollgate::{Limit, Limiter};
+/// use tollgate::rules::Plans;
+/// use tollgate::memory::MemoryStore;
 ///
 /// let plans = Plans::builder("api")
 ///     .plan("free", Limit::per_second(50))

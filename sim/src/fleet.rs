@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
 use tollgate_core::{
-    Charge, Clock, Decision, ErrorKind, Key, Limit, ManualClock, Request, StoreError, Time, Verdict,
+    Charge, Clock, Decision, ErrorKind, Key, Limit, ManualClock, Observer, Request, StoreError, Time, Verdict,
 };
 use tollgate_limiter_sync::{Mode as SyncMode, Synced, SyncedBuilder, WhenStale};
 use tollgate_store_memory::MemoryStore;
@@ -82,6 +82,10 @@ impl Store for Link {
         self.central.route(charge)
     }
 
+    fn attach_observer(&self, observer: &Arc<dyn Observer>) {
+        self.central.attach_observer(observer);
+    }
+
     fn decide_detached(&self, request: Request<'_>, now: Time) {
         self.calls.fetch_add(1, Ordering::Relaxed);
         if !self.cut.load(Ordering::Relaxed) {
@@ -129,9 +133,11 @@ impl Fleet {
             let synced = || synced(&link, &clock, interval);
             let decider = match mode {
                 Mode::Deltas(when_stale) => {
-                    Decider::Synced(Box::new(synced().when_stale(when_stale).build()))
+                    Decider::Synced(Box::new(synced().when_stale(when_stale).build().expect("valid")))
                 }
-                Mode::Lease => Decider::Synced(Box::new(synced().mode(SyncMode::Lease).build())),
+                Mode::Lease => {
+                    Decider::Synced(Box::new(synced().mode(SyncMode::Lease).build().expect("valid")))
+                }
                 Mode::Central => Decider::Central(link.clone()),
             };
             Node { decider, link }

@@ -18,7 +18,7 @@ use crate::url::ClusterUrl;
 ///
 /// ```no_run
 /// use std::time::Duration;
-/// use tollgate_store_cassandra::{Config, Replication};
+/// use tollgate::cassandra::{Config, Replication};
 ///
 /// # async fn start() -> Result<(), Box<dyn std::error::Error>> {
 /// let config = Config::new("cassandra://db1,db2/limits").call_timeout(Duration::from_millis(500));
@@ -152,7 +152,7 @@ impl Config {
     /// compression or the number of connections.
     ///
     /// ```
-    /// use tollgate_store_cassandra::{Config, scylla};
+    /// use tollgate::cassandra::{Config, scylla};
     ///
     /// let two = scylla::client::PoolSize::PerHost(2.try_into().expect("not 0"));
     /// let config = Config::new("cassandra://db/limits").session(move |session| session.pool_size(two.clone()));

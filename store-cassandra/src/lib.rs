@@ -3,8 +3,8 @@
 //! Paxos).
 //!
 //! ```no_run
-//! use tollgate_core::{Limit, Limiter};
-//! use tollgate_store_cassandra::CassandraStore;
+//! use tollgate::{Limit, Limiter};
+//! use tollgate::cassandra::CassandraStore;
 //!
 //! # async fn start() -> Result<(), Box<dyn std::error::Error>> {
 //! let limiter = Limiter::new(CassandraStore::connect("cassandra://db1,db2/limits").await?);

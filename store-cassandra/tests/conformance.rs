@@ -26,7 +26,11 @@ impl Subject for Cassandra {
         };
         let store = self.store.get_or_init(connect).await.clone();
         // One wrapper per trial: batched calls share one time, and every trial has its own clock.
-        Coalesced::builder(store).max_in_flight(1).overtake_after(Duration::from_secs(10)).build()
+        Coalesced::builder(store)
+            .max_in_flight(1)
+            .overtake_after(Duration::from_secs(10))
+            .build()
+            .expect("valid")
     }
 
     fn replay_steps(&self) -> usize {

@@ -132,7 +132,8 @@ async fn work(url: &str, key: &str, limit: &Limit, warm: bool) {
     let store = Coalesced::builder(connect(url).await)
         .max_in_flight(1)
         .overtake_after(Duration::from_secs(10))
-        .build();
+        .build()
+        .expect("valid");
     let mut granted = 0;
     if warm {
         granted += take(&store, limit, key).await.expect("a decision");

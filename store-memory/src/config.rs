@@ -8,7 +8,8 @@ const SHARDS: usize = 64;
 /// Configures a [`MemoryStore`].
 ///
 /// ```
-/// use tollgate_store_memory::MemoryStore;
+/// # mod tollgate { pub use tollgate_core::*; pub mod memory { pub use tollgate_store_memory::*; } }
+/// use tollgate::memory::MemoryStore;
 ///
 /// let store = MemoryStore::config().max_keys(10_000).build();
 /// # let _ = store;

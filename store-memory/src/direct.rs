@@ -11,12 +11,13 @@ use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 /// word; for the others it takes a lock.
 ///
 /// ```
-/// use tollgate_core::Limit;
-/// use tollgate_store_memory::DirectLimiter;
+/// # mod tollgate { pub use tollgate_core::*; pub mod memory { pub use tollgate_store_memory::*; } }
+/// use tollgate::Limit;
+/// use tollgate::memory::DirectLimiter;
 ///
 /// let outgoing = DirectLimiter::new(Limit::per_second(50).build("outgoing")?);
 /// assert!(outgoing.check().is_allowed());
-/// # Ok::<(), tollgate_core::LimitError>(())
+/// # Ok::<(), tollgate::LimitError>(())
 /// ```
 #[derive(Debug)]
 pub struct DirectLimiter<C = SystemClock> {

@@ -3,15 +3,16 @@
 //! background thread.
 //!
 //! ```
-//! use tollgate_core::{Limit, Limiter};
-//! use tollgate_store_memory::MemoryStore;
+//! # mod tollgate { pub use tollgate_core::*; pub mod memory { pub use tollgate_store_memory::*; } }
+//! use tollgate::{Limit, Limiter};
+//! use tollgate::memory::MemoryStore;
 //!
 //! let limiter = Limiter::new(MemoryStore::new());
 //! let api = Limit::per_second(50).burst(100).build("api")?;
 //! if limiter.check_now(&api, "user:42").is_denied() {
 //!     // respond with 429 Too Many Requests
 //! }
-//! # Ok::<(), tollgate_core::LimitError>(())
+//! # Ok::<(), tollgate::LimitError>(())
 //! ```
 //!
 //! [`DirectLimiter`] is the variant for one limit without keys.

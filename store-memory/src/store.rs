@@ -27,13 +27,14 @@ const SLACK: usize = 64;
 /// The [crate's documentation](crate) lists its guarantees.
 ///
 /// ```
-/// use tollgate_core::{Limit, Limiter};
-/// use tollgate_store_memory::MemoryStore;
+/// # mod tollgate { pub use tollgate_core::*; pub mod memory { pub use tollgate_store_memory::*; } }
+/// use tollgate::{Limit, Limiter};
+/// use tollgate::memory::MemoryStore;
 ///
 /// let limiter = Limiter::new(MemoryStore::config().max_keys(100_000).build());
 /// let login = Limit::per_minute(5).sliding_log().build("login")?;
 /// assert!(limiter.check_now(&login, "user:42").is_allowed());
-/// # Ok::<(), tollgate_core::LimitError>(())
+/// # Ok::<(), tollgate::LimitError>(())
 /// ```
 #[derive(Debug)]
 pub struct MemoryStore {

@@ -21,10 +21,10 @@ fn concurrent(slots: u32) -> Limit {
 fn a_dropped_permit_releases_its_slot_at_once() {
     let (limiter, exports) = (limiter(), concurrent(2));
     for round in 0..3 {
-        let first = limiter.permit_now(&exports, "user:42").expect("a limit with leases");
-        let second = limiter.permit_now(&exports, "user:42").expect("a limit with leases");
+        let first = limiter.acquire_now(&exports, "user:42").expect("a limit with leases");
+        let second = limiter.acquire_now(&exports, "user:42").expect("a limit with leases");
         assert!(first.is_held() && second.is_held(), "round {round}");
-        assert!(!limiter.permit_now(&exports, "user:42").expect("a limit with leases").is_held());
+        assert!(!limiter.acquire_now(&exports, "user:42").expect("a limit with leases").is_held());
         assert_eq!(limiter.peek_now(&exports, "user:42").remaining(), 0, "a denied permit releases nothing");
         drop(first);
         assert_eq!(limiter.peek_now(&exports, "user:42").remaining(), 1);

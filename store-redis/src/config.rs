@@ -31,10 +31,10 @@ use crate::url::{Login, Target};
 /// uses the one that accepts writes. The first address is the name of the shard on the hash ring, so keep it stable.
 ///
 /// ```no_run
-/// # async fn start() -> Result<(), tollgate_core::StoreError> {
+/// # async fn start() -> Result<(), tollgate::StoreError> {
 /// use std::time::Duration;
-/// use tollgate_core::Limiter;
-/// use tollgate_store_redis::Config;
+/// use tollgate::Limiter;
+/// use tollgate::redis::Config;
 ///
 /// let store = Config::new("redis://127.0.0.1").call_timeout(Duration::from_millis(50)).connect().await?;
 /// let limiter = Limiter::new(store);

@@ -3,8 +3,8 @@
 //! round trip, on a single server, behind Sentinel, on Redis Cluster or over client-side shards.
 //!
 //! ```no_run
-//! use tollgate_core::{Limit, Limiter};
-//! use tollgate_store_redis::RedisStore;
+//! use tollgate::{Limit, Limiter};
+//! use tollgate::redis::RedisStore;
 //!
 //! # async fn start() -> Result<(), Box<dyn std::error::Error>> {
 //! let limiter = Limiter::new(RedisStore::connect("redis://127.0.0.1").await?);

@@ -69,8 +69,8 @@ impl RedisStore {
     /// Returns the counters of this store and its clones.
     ///
     /// ```no_run
-    /// # async fn start() -> Result<(), tollgate_core::StoreError> {
-    /// let store = tollgate_store_redis::RedisStore::connect("redis://127.0.0.1").await?;
+    /// # async fn start() -> Result<(), tollgate::StoreError> {
+    /// let store = tollgate::redis::RedisStore::connect("redis://127.0.0.1").await?;
     /// let stats = store.stats();
     /// println!("{} calls, {} failed", stats.calls, stats.failed_calls);
     /// # Ok(())

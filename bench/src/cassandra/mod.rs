@@ -36,7 +36,7 @@ type CoalescedStore = Coalesced<CassandraStore>;
 
 async fn connect(config: Config) -> Result<CoalescedStore, Failure> {
     let store = config.connect().await?;
-    Ok(Coalesced::builder(store).max_in_flight(1).overtake_after(Duration::from_secs(1)).build())
+    Ok(Coalesced::builder(store).max_in_flight(1).overtake_after(Duration::from_secs(1)).build()?)
 }
 
 /// Measures everything and prints it. Fails if a check fails, is denied, or is not counted.

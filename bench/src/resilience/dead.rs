@@ -52,7 +52,7 @@ pub async fn limiter(limit: &Limit, keys: usize) -> Result<DeadLimiter, Failure>
 
 fn guarded(redis: RedisStore, keys: usize) -> Guarded<RedisStore> {
     let fallback = FallbackStore::new(MemoryStore::config().max_keys(keys).build(), Share::one_of(PROCESSES));
-    Guarded::builder(redis).deadline(DEADLINE).on_failure(fallback).build()
+    Guarded::builder(redis).deadline(DEADLINE).on_failure(fallback).build().expect("valid")
 }
 
 /// Returns whether a check was allowed by the fallback store.

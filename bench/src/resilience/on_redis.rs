@@ -69,7 +69,7 @@ fn guarded(redis: RedisStore) -> Guarded<RedisStore> {
     // The cost of a deadline does not depend on its length. One second is met on a busy machine, too: no check falls
     // back.
     let fallback = FallbackStore::new(MemoryStore::new(), Share::one_of(10));
-    Guarded::builder(redis).deadline(Duration::from_secs(1)).on_failure(fallback).build()
+    Guarded::builder(redis).deadline(Duration::from_secs(1)).on_failure(fallback).build().expect("valid")
 }
 
 pub async fn measure(plan: Plan, findings: &mut Findings) -> Result<(), Failure> {

@@ -67,7 +67,7 @@ fn limit() -> Result<Limit, Failure> {
 }
 
 fn synced(runtime: &Handle, place: &Place) -> Result<Synced<RedisStore>, Failure> {
-    Ok(Synced::builder(runtime.block_on(connect(place))?).interval(INTERVAL).build())
+    Ok(Synced::builder(runtime.block_on(connect(place))?).interval(INTERVAL).build()?)
 }
 
 /// Builds a node that shares its keys with another node.

@@ -54,7 +54,7 @@ pub fn measure(plan: Plan, server: &Server, findings: &mut Findings) -> Result<(
 }
 
 fn node(store: RedisStore, mode: Mode) -> Synced<RedisStore> {
-    Synced::builder(store).mode(mode).build()
+    Synced::builder(store).mode(mode).build().expect("valid")
 }
 
 /// Drives all nodes, and returns the allowed checks in each slot of time after the warm-up.

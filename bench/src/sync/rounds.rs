@@ -87,7 +87,7 @@ pub fn on_cassandra(plan: Plan, findings: &mut Findings) -> Result<(), Failure> 
 
 /// Creates a node without a background task.
 fn node<S: Store + 'static>(store: S) -> Synced<S, SystemClock> {
-    Synced::builder(store).manual().build()
+    Synced::builder(store).manual().build().expect("valid")
 }
 
 /// Returns how many keys took part in sync rounds so far.

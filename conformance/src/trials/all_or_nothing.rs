@@ -1,7 +1,7 @@
 //! All charges of a request are debited or none is.
 
 use tollgate_core::store::Store;
-use tollgate_core::{AlgorithmKind, Limit};
+use tollgate_core::{Action, AlgorithmKind, Limit};
 
 use super::Plan;
 use crate::fixture::{ENTITY, Fixture};
@@ -12,6 +12,7 @@ pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
     plan.each("same_key_twice", same_key_twice);
     plan.add("all_or_nothing::many_limits_of_one_entity", many_limits);
     plan.add("all_or_nothing::several_entities", several_entities);
+    plan.add("all_or_nothing::a_denied_request_resets_nothing", denied_reset);
     plan.add("all_or_nothing::no_charges", no_charges);
 }
 
@@ -96,6 +97,23 @@ async fn several_entities<S: Store>(fixture: Fixture<S>) {
     assert!(fixture.decide(&both(2)).await.is_denied(), "alice has 1 left");
     assert_eq!(fixture.one(fixture.charge(&limit, "bob").with_cost(0)).await.remaining(), 4, "bob keeps 4");
     assert!(fixture.decide(&both(1)).await.is_allowed());
+}
+
+/// A reset cannot be undone, so it happens only if all other charges pass, wherever they live.
+async fn denied_reset<S: Store>(fixture: Fixture<S>) {
+    let limit = Limit::per_hour(10).build("api").expect("valid");
+    let take = |entity, cost| fixture.charge(&limit, entity).with_cost(cost);
+    let remaining = async |entity| fixture.one(take(entity, 0)).await.remaining();
+    let reset = take("alice", 1).with_action(Action::Reset);
+    assert!(fixture.decide(&[take("alice", 4), take("bob", 10)]).await.is_allowed());
+    // Several keys, so that some of them live in another place than the reset.
+    for charges in [[reset, take("carol", 1), take("bob", 1)], [take("bob", 1), take("dave", 1), reset]] {
+        assert!(fixture.decide(&charges).await.is_denied(), "bob has nothing left");
+        assert_eq!(remaining("alice").await, 6, "alice is not reset");
+        assert_eq!((remaining("carol").await, remaining("dave").await), (10, 10));
+    }
+    assert!(fixture.decide(&[reset, take("carol", 3)]).await.is_allowed());
+    assert_eq!((remaining("alice").await, remaining("carol").await), (10, 7));
 }
 
 async fn no_charges<S: Store>(fixture: Fixture<S>) {

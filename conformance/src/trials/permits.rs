@@ -23,9 +23,9 @@ async fn dropped<S: Store + 'static>(fixture: Fixture<S>) {
     let limiter = Arc::new(Limiter::with_clock(Arc::clone(fixture.store()), fixture.now()));
     let key = Key::new(fixture.namespace(), ENTITY);
     for round in 0..3 {
-        let held = limiter.permit(&limit, key).await.expect("the store decides");
+        let held = limiter.acquire(&limit, key).await.expect("the store decides");
         assert!(held.is_held(), "round {round}: the slot is free");
-        let denied = limiter.permit(&limit, key).await.expect("the store decides");
+        let denied = limiter.acquire(&limit, key).await.expect("the store decides");
         assert!(!denied.is_held(), "round {round}: the only slot is taken");
         drop((held, denied));
         let released = tokio::time::timeout(RELEASED_WITHIN, async {

@@ -13,8 +13,9 @@ use crate::time::Time;
 /// A clock that a test moves. Clones share the time, and sleeping tasks wake up when their time has come.
 ///
 /// ```
+/// # extern crate tollgate_core as tollgate;
 /// use std::time::Duration;
-/// use tollgate_core::{Clock, ManualClock};
+/// use tollgate::{Clock, ManualClock};
 ///
 /// let clock = ManualClock::default();
 /// let (clone, before) = (clock.clone(), clock.now());

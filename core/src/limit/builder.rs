@@ -29,14 +29,15 @@ impl Limit {
 /// algorithm does not have is an error, not ignored.
 ///
 /// ```
+/// # extern crate tollgate_core as tollgate;
 /// use std::time::Duration;
-/// use tollgate_core::Limit;
+/// use tollgate::Limit;
 ///
 /// let uploads = Limit::per_minute(60).burst(10).build("uploads")?;
 /// let search = Limit::per_second(100).sliding_window().build("search")?;
 /// let jobs = Limit::concurrent(20).lease(Duration::from_secs(30)).build("jobs")?;
 /// # let _ = (uploads, search, jobs);
-/// # Ok::<(), tollgate_core::LimitError>(())
+/// # Ok::<(), tollgate::LimitError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[must_use = "a builder does nothing until `build` is called"]

@@ -6,7 +6,8 @@ use core::fmt;
 /// The error of a limit whose parameters are invalid: which field, what is wrong with it, and what would be valid.
 ///
 /// ```
-/// use tollgate_core::Limit;
+/// # extern crate tollgate_core as tollgate;
+/// use tollgate::Limit;
 ///
 /// let error = Limit::per_second(0).build("api").unwrap_err();
 /// assert_eq!(error.field(), "count");

@@ -25,14 +25,15 @@ use crate::key::{Key, fnv1a};
 /// and key. Clones are cheap.
 ///
 /// ```
+/// # extern crate tollgate_core as tollgate;
 /// use std::time::Duration;
-/// use tollgate_core::Limit;
+/// use tollgate::Limit;
 ///
 /// let api = Limit::per_second(50).burst(100).build("api")?; // 50 per second, at most 100 at once
 /// let daily = Limit::per_day(10_000).fixed_window().build("daily")?;
 /// let login = Limit::per_minute(5).block_for(Duration::from_secs(900)).build("login")?;
 /// # let _ = (api, daily, login);
-/// # Ok::<(), tollgate_core::LimitError>(())
+/// # Ok::<(), tollgate::LimitError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Limit {
@@ -104,6 +105,11 @@ impl Limit {
     /// Returns the name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the name, shared.
+    pub(crate) fn shared_name(&self) -> Arc<str> {
+        Arc::clone(&self.name)
     }
 
     /// Returns a digest of the name, the algorithm and whether there is a block time. Limits with the same id share

@@ -69,12 +69,13 @@ impl Limit {
     /// burst, a queue and the slots of a concurrency limit are at least 1.
     ///
     /// ```
-    /// use tollgate_core::Limit;
+    /// # extern crate tollgate_core as tollgate;
+    /// use tollgate::Limit;
     ///
     /// let api = Limit::per_second(50).burst(100).build("api")?;
     /// let fifth = api.share(1, 5)?;
     /// assert_eq!((fifth.count(), fifth.capacity()), (10, 20));
-    /// # Ok::<(), tollgate_core::LimitError>(())
+    /// # Ok::<(), tollgate::LimitError>(())
     /// ```
     pub fn share(&self, part: u32, of: u32) -> Result<Self, LimitError> {
         let mut builder = self.to_builder();

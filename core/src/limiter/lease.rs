@@ -1,4 +1,4 @@
-//! Slots of concurrency limits, released by hand: acquire, renew, release.
+//! Slots of concurrency limits, released by hand: acquire a lease, renew it, release it.
 
 use super::Limiter;
 use crate::charge::{Action, Charge, LeaseId};
@@ -10,7 +10,8 @@ use crate::limit::Limit;
 use crate::store::{ImmediateStore, Store};
 
 /// The lease of a slot of a concurrency limit, if one was free. It ends when it is released, or expires after the limit's
-/// lease time; long work renews it. [`Permit`](super::Permit) releases itself.
+/// lease time; long work renews it. A lease that is dropped is not released: [`Permit`](super::Permit) is the handle that
+/// releases itself.
 #[derive(Debug)]
 #[must_use = "a lease that nobody releases is held until it expires"]
 pub struct Lease<'a> {
@@ -38,8 +39,9 @@ impl<'a> Lease<'a> {
 }
 
 impl<S: Store, C: Clock> Limiter<S, C> {
-    /// Acquires a slot. An error on limits without leases.
-    pub async fn acquire<'a>(
+    /// Acquires a slot that is released by hand. [`acquire`](Self::acquire) returns a permit, which releases itself. An
+    /// error on limits without leases.
+    pub async fn acquire_lease<'a>(
         &self,
         limit: &'a Limit,
         key: impl Into<Key<'a>>,
@@ -61,8 +63,9 @@ impl<S: Store, C: Clock> Limiter<S, C> {
 }
 
 impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
-    /// Acquires a slot. An error on limits without leases.
-    pub fn acquire_now<'a>(
+    /// Acquires a slot that is released by hand. [`acquire_now`](Self::acquire_now) returns a permit, which releases
+    /// itself. An error on limits without leases.
+    pub fn acquire_lease_now<'a>(
         &self,
         limit: &'a Limit,
         key: impl Into<Key<'a>>,

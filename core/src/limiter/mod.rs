@@ -22,11 +22,11 @@ pub use reservation::Reservation;
 #[cfg(feature = "std")]
 pub use waiting::Wait;
 
-use crate::charge::{Action, Charge, Request};
+use crate::charge::{Action, Charge, IdempotencyKey, Request};
 use crate::clock::Clock;
 #[cfg(feature = "std")]
 use crate::clock::SystemClock;
-use crate::decision::{Decision, Verdict};
+use crate::decision::{Balance, Decision, Verdict};
 use crate::error::StoreError;
 use crate::event::{Event, Observer};
 use crate::key::Key;
@@ -79,9 +79,11 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         self
     }
 
-    /// Sends events to `observer`.
+    /// Sends the events of this limiter, and of the store and every wrapper below it, to `observer`. A store that
+    /// several limiters share keeps the observer that it got first.
     #[must_use]
     pub fn with_observer(mut self, observer: Arc<dyn Observer>) -> Self {
+        self.store.attach_observer(&observer);
         self.observer = Some(observer);
         self
     }
@@ -101,7 +103,8 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         &self.clock
     }
 
-    /// Checks whether one unit is allowed, and debits it.
+    /// Checks whether one unit is allowed, and debits it. An error on a concurrency limit: nobody could release the slot,
+    /// so [`acquire`](Self::acquire) is the way.
     #[inline]
     pub fn check<'k>(
         &self,
@@ -111,7 +114,8 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         self.charge(limit.charge(key))
     }
 
-    /// Decides a charge with a cost, a maximum wait or another action; [`Limit::charge`] creates one.
+    /// Decides a charge with a cost, a maximum wait or another action; [`Limit::charge`] creates one. An error if it would
+    /// take a slot of a concurrency limit without a lease.
     #[inline]
     #[expect(
         clippy::manual_async_fn,
@@ -119,33 +123,57 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     )]
     pub fn charge(&self, charge: Charge<'_>) -> impl Future<Output = Result<Decision, StoreError>> + Send {
         async move {
-            let decision = if self.needs_key(core::slice::from_ref(&charge)) {
-                self.charge_idempotent(&charge).await?
-            } else {
-                self.store.decide_one(&charge, &self.clock).await?
+            let charges = core::slice::from_ref(&charge);
+            let result = match charge.releasable() {
+                Err(error) => Err(error),
+                Ok(()) if self.needs_key(charges) => self.charge_idempotent(self.request(charges)).await,
+                Ok(()) => self.store.decide_one(&charge, &self.clock).await,
             };
-            self.report_one(&charge, &decision);
-            Ok(decision)
+            match &result {
+                Ok(decision) => self.report_decision(&charge, decision),
+                Err(error) => self.report_error(charges, error),
+            }
+            result
         }
     }
 
-    async fn charge_idempotent(&self, charge: &Charge<'_>) -> Result<Decision, StoreError> {
-        let request = self.request(core::slice::from_ref(charge));
+    async fn charge_idempotent(&self, request: Request<'_>) -> Result<Decision, StoreError> {
         self.store.decide(request, self.clock.now()).await?.into_single()
     }
 
-    /// Decides a charge whose result nobody awaits.
-    #[cfg(feature = "std")]
-    fn charge_detached(&self, charge: Charge<'_>) {
-        self.store.decide_detached(self.request(&[charge]), self.clock.now());
+    /// Decides a charge with the idempotency key of its caller, where it needs one.
+    async fn charge_with_key(
+        &self,
+        charge: &Charge<'_>,
+        key: impl FnOnce() -> Option<IdempotencyKey> + Send,
+    ) -> Result<Decision, StoreError> {
+        let charges = core::slice::from_ref(charge);
+        let key = if self.needs_key(charges) { key() } else { None };
+        let request = Request::new(charges);
+        let request = key.map_or(request, |key| request.with_idempotency_key(key));
+        let result = self.store.decide(request, self.clock.now()).await;
+        self.report(charges, result)?.into_single()
     }
 
-    /// Checks several charges: all of them are debited or none is.
+    /// Decides charges whose result nobody awaits.
+    #[cfg(feature = "std")]
+    fn decide_detached(&self, charges: &[Charge<'_>]) {
+        self.store.decide_detached(self.request(charges), self.clock.now());
+    }
+
+    /// Checks several charges: all of them are debited or none is. An error if one of them would take a slot of a
+    /// concurrency limit without a lease.
     pub async fn check_all<'a>(&self, charges: impl AsRef<[Charge<'a>]>) -> Result<Verdict, StoreError> {
         let charges = charges.as_ref();
-        let verdict = self.store.decide(self.request(charges), self.clock.now()).await?;
-        self.report(charges, &verdict);
-        Ok(verdict)
+        Ok(self.decide_all(charges).await?.with_names(charges))
+    }
+
+    async fn decide_all(&self, charges: &[Charge<'_>]) -> Result<Verdict, StoreError> {
+        let result = match charges.iter().try_for_each(Charge::releasable) {
+            Ok(()) => self.store.decide(self.request(charges), self.clock.now()).await,
+            Err(error) => Err(error),
+        };
+        self.report(charges, result)
     }
 
     /// Checks whether one unit would be allowed, without debiting it.
@@ -170,8 +198,9 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         limit: &'k Limit,
         key: impl Into<Key<'k>>,
         cost: u32,
-    ) -> Result<Decision, StoreError> {
-        self.charge(limit.charge(key).with_cost(cost).with_action(Action::Debit { at: None })).await
+    ) -> Result<Balance, StoreError> {
+        let debit = limit.charge(key).with_cost(cost).with_action(Action::Debit { at: None });
+        self.charge(debit).await.map(Balance::from)
     }
 
     /// Refunds `cost`.
@@ -180,8 +209,9 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         limit: &'k Limit,
         key: impl Into<Key<'k>>,
         cost: u32,
-    ) -> Result<Decision, StoreError> {
-        self.charge(limit.charge(key).with_cost(cost).with_action(Action::Refund { at: None })).await
+    ) -> Result<Balance, StoreError> {
+        let refund = limit.charge(key).with_cost(cost).with_action(Action::Refund { at: None });
+        self.charge(refund).await.map(Balance::from)
     }
 
     /// Resets the key: its state equals a fresh one afterwards.
@@ -209,17 +239,37 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         request
     }
 
+    /// Reports the result of a request, charge by charge.
     #[inline]
-    fn report(&self, charges: &[Charge<'_>], verdict: &Verdict) {
-        for (charge, decision) in charges.iter().zip(verdict.decisions()) {
-            self.report_one(charge, decision);
+    fn report(
+        &self,
+        charges: &[Charge<'_>],
+        result: Result<Verdict, StoreError>,
+    ) -> Result<Verdict, StoreError> {
+        match &result {
+            Ok(verdict) => {
+                for (charge, decision) in charges.iter().zip(verdict.decisions()) {
+                    self.report_decision(charge, decision);
+                }
+            }
+            Err(error) => self.report_error(charges, error),
         }
+        result
     }
 
     #[inline]
-    fn report_one(&self, charge: &Charge<'_>, decision: &Decision) {
+    fn report_decision(&self, charge: &Charge<'_>, decision: &Decision) {
         if let Some(observer) = &self.observer {
             observer.observe(Event::Decided { limit: charge.limit.name(), decision });
+        }
+    }
+
+    #[cold]
+    fn report_error(&self, charges: &[Charge<'_>], error: &StoreError) {
+        if let Some(observer) = &self.observer {
+            for charge in charges {
+                observer.observe(Event::Failed { limit: charge.limit.name(), error });
+            }
         }
     }
 }

@@ -16,19 +16,20 @@ use crate::limit::Limit;
 use crate::store::{ImmediateStore, OwnedCharge, RawDecision, Store};
 
 /// A slot of a concurrency limit, if one was free, that is released when the permit is dropped: at once on stores that never
-/// wait, in the background on the others.
+/// wait, in the background on the others. It owns what it needs for that, so it can be moved into a task or a response.
 ///
 /// ```
+/// # extern crate tollgate_core as tollgate;
 /// use std::sync::Arc;
-/// # use tollgate_core::{Limit, Limiter, StoreError, store::Store};
+/// # use tollgate::{Limit, Limiter, StoreError, store::Store};
 ///
 /// # async fn export<S: Store + 'static>(limiter: Arc<Limiter<S>>, exports: &Limit) -> Result<(), StoreError> {
 /// // exports: Limit::concurrent(3).build("exports")?; limiter: Arc<Limiter<…>>
-/// let permit = limiter.permit(exports, "user:42").await?;
+/// let permit = limiter.acquire(exports, "user:42").await?;
 /// if !permit.is_held() {
 ///     return Ok(()); // three exports of this user are in flight
 /// }
-/// // … the work; every way out of here releases the slot
+/// // … the work; every way out of here releases the slot: a return, `?`, a panic, a dropped future
 /// # Ok(())
 /// # }
 /// ```
@@ -66,7 +67,7 @@ impl Permit {
         self.decision.is_allowed() && !self.is_lost()
     }
 
-    /// Returns whether a [renewal](Limiter::renewed_permit) found that the lease had expired: the slot may be somebody
+    /// Returns whether a [renewal](Limiter::acquire_renewed) found that the lease had expired: the slot may be somebody
     /// else's by now.
     pub fn is_lost(&self) -> bool {
         self.lost.load(Ordering::Relaxed)
@@ -108,13 +109,14 @@ trait Holder: Send + Sync {
 
 impl<S: Store, C: Clock> Holder for Limiter<S, C> {
     fn release(&self, charge: &Charge<'_>) {
-        self.charge_detached(charge.with_action(Action::Release));
+        self.decide_detached(&[charge.with_action(Action::Release)]);
     }
 }
 
 impl<S: Store + 'static, C: Clock + 'static> Limiter<S, C> {
-    /// Acquires a slot that is released when the permit is dropped. An error on limits without leases.
-    pub async fn permit<'a>(
+    /// Acquires a slot that is released when the permit is dropped. [`Permit::is_held`] says whether one was free. An
+    /// error on limits without leases.
+    pub async fn acquire<'a>(
         self: &Arc<Self>,
         limit: &'a Limit,
         key: impl Into<Key<'a>>,
@@ -141,15 +143,15 @@ impl<S: Store + 'static, C: Clock + 'static> Limiter<S, C> {
 
 #[cfg(feature = "tokio")]
 impl<S: Store + 'static, C: crate::clock::Timer + 'static> Limiter<S, C> {
-    /// Acquires a slot as [`permit`](Self::permit) does, and renews its lease in the background for as long as the permit
-    /// is held, three times per lease time. A renewal that fails is tried again; one that comes too late marks the permit
-    /// as [lost](Permit::is_lost).
-    pub async fn renewed_permit<'a>(
+    /// Acquires a slot as [`acquire`](Self::acquire) does, and renews its lease in the background for as long as the
+    /// permit is held, three times per lease time. A renewal that fails is tried again; one that comes too late marks the
+    /// permit as [lost](Permit::is_lost).
+    pub async fn acquire_renewed<'a>(
         self: &Arc<Self>,
         limit: &'a Limit,
         key: impl Into<Key<'a>>,
     ) -> Result<Permit, StoreError> {
-        let mut permit = self.permit(limit, key).await?;
+        let mut permit = self.acquire(limit, key).await?;
         if permit.is_held() {
             let (limiter, charge, lost) = (Arc::clone(self), permit.charge.clone(), Arc::clone(&permit.lost));
             let task = tokio::spawn(async move {
@@ -176,8 +178,9 @@ impl<S: Store + 'static, C: crate::clock::Timer + 'static> Limiter<S, C> {
 const RENEWALS_PER_LEASE: u32 = 3;
 
 impl<S: ImmediateStore + 'static, C: Clock + 'static> Limiter<S, C> {
-    /// Acquires a slot that is released when the permit is dropped. An error on limits without leases.
-    pub fn permit_now<'a>(
+    /// Acquires a slot that is released when the permit is dropped. [`Permit::is_held`] says whether one was free. An
+    /// error on limits without leases.
+    pub fn acquire_now<'a>(
         self: &Arc<Self>,
         limit: &'a Limit,
         key: impl Into<Key<'a>>,

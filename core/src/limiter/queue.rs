@@ -9,8 +9,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::charge::Charge;
 
-/// A limit and a key, in full: keys that an attacker chooses must not end up in somebody else's queue.
-type QueueId = (u64, Vec<u8>, Vec<u8>);
+/// Limits and keys, in full: keys that an attacker chooses must not end up in somebody else's queue. Sorted, so that the
+/// order of the charges does not matter.
+type QueueId = Vec<(u64, Vec<u8>, Vec<u8>)>;
 
 /// The queues of all keys that somebody waits for.
 #[derive(Debug, Default)]
@@ -25,10 +26,18 @@ struct Queue {
 }
 
 impl Queues {
-    /// Joins the key's queue at its end. Dropping the ticket leaves the queue.
-    pub(super) fn join(&self, charge: &Charge<'_>) -> Ticket<'_> {
-        let key = charge.key();
-        let id = (charge.limit().id(), key.namespace().to_vec(), key.entity().to_vec());
+    /// Joins the queue of these keys at its end. Dropping the ticket leaves the queue.
+    ///
+    /// A caller that waits for several keys queues with those that wait for the same ones: in a queue per key, somebody
+    /// whose own limit is exhausted would hold up everybody else at a limit that they share.
+    pub(super) fn join(&self, charges: &[Charge<'_>]) -> Ticket<'_> {
+        let state = |charge: &Charge<'_>| {
+            let key = charge.key();
+            (charge.limit().id(), key.namespace().to_vec(), key.entity().to_vec())
+        };
+        let mut id: QueueId = charges.iter().map(state).collect();
+        id.sort_unstable();
+        id.dedup();
         let mut queues = self.lock();
         let queue = queues.entry(id.clone()).or_default();
         let number = queue.next_number;

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use futures_util::future::join_all;
 
 use super::{OwnedRequest, Part, Places, Run, RunVerdict};
-use crate::charge::{IdempotencyKey, Request};
+use crate::charge::{Action, Charge, IdempotencyKey, Request};
 use crate::decision::{Decision, Outcome, RawDecision, Verdict};
 use crate::error::{Effect, ErrorKind, StoreError};
 use crate::time::Time;
@@ -124,20 +124,30 @@ async fn decide_in_places<S: Places>(
     request: Request<'_>,
     now: Time,
 ) -> Result<Verdict, StoreError> {
-    let parts = parts(store, request);
-    let results = join_all(parts.iter().map(|part| {
-        let own = Request::new(&part.charges);
-        let own = request.idempotency_key().map_or(own, |key| own.with_idempotency_key(key));
-        async move { decide_in(store, &part.place, own, now).await }
-    }))
-    .await;
-    let refused = results.iter().any(|result| !matches!(result, Ok(verdict) if verdict.is_allowed()));
+    let (parts, key) = (parts(store, request), request.idempotency_key());
+    let stages = stages(&parts)?;
+    let mut results: Vec<Option<Result<Verdict, StoreError>>> = parts.iter().map(|_| None).collect();
+    let mut refused = false;
+    for stage in [Stage::Reversible, Stage::Deniable, Stage::Certain] {
+        let due = (0..parts.len()).filter(|index| !refused && stages[*index] == stage);
+        let decided = join_all(due.map(|index| {
+            let own = Request::new(&parts[index].charges);
+            let own = key.map_or(own, |key| own.with_idempotency_key(key));
+            let place = &parts[index].place;
+            async move { (index, decide_in(store, place, own, now).await) }
+        }));
+        for (index, result) in decided.await {
+            refused |= !matches!(&result, Ok(verdict) if verdict.is_allowed());
+            results[index] = Some(result);
+        }
+    }
     let results = join_all(parts.iter().zip(results).map(|(part, result)| async move {
         match result {
-            Ok(verdict) if refused && verdict.is_allowed() => {
-                compensate(store, part, request.idempotency_key(), verdict, now).await
+            Some(Ok(verdict)) if refused && verdict.is_allowed() => {
+                compensate(store, part, key, verdict, now).await
             }
-            result => result,
+            Some(result) => result,
+            None => peek(store, part, now).await,
         }
     }))
     .await;
@@ -179,6 +189,58 @@ fn parts<'a, S: Places>(store: &S, request: Request<'a>) -> Vec<Part<'a, S::Plac
     parts
 }
 
+/// When a part of a request is decided. What cannot be reversed (a reset, a release) waits until nothing else can be
+/// denied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// First: what it grants can be refunded.
+    Reversible,
+    /// Then the part that can be denied, and cannot be reversed.
+    Deniable,
+    /// At last: it cannot be reversed, but it cannot be denied either.
+    Certain,
+}
+
+/// Returns the stage of each part. An error if several parts can be denied and cannot be reversed: one of them would stay
+/// done if another one is denied.
+fn stages<P>(parts: &[Part<'_, P>]) -> Result<Vec<Stage>, StoreError> {
+    let is_irreversible = |charge: &Charge<'_>| matches!(charge.action(), Action::Reset | Action::Release);
+    let mut deniable = None;
+    let mut stages = Vec::with_capacity(parts.len());
+    for part in parts {
+        let Some(irreversible) = part.charges.iter().find(|charge| is_irreversible(charge)) else {
+            stages.push(Stage::Reversible);
+            continue;
+        };
+        if !part.charges.iter().any(|charge| charge.action().can_be_denied()) {
+            stages.push(Stage::Certain);
+            continue;
+        }
+        if deniable.replace(irreversible).is_some() {
+            let why = "several places of this store would have to reset or release something and may deny the request; \
+                       send resets and releases in requests of their own";
+            return Err(StoreError::unsupported(irreversible.limit().name(), why));
+        }
+        stages.push(Stage::Deniable);
+    }
+    Ok(stages)
+}
+
+/// Returns the balances of a part that was not decided, because another one was denied or failed.
+async fn peek<S: Places>(store: &S, part: &Part<'_, S::Place>, now: Time) -> Result<Verdict, StoreError> {
+    let take = Action::Take { max_wait: None };
+    let peeks: Vec<_> = part.charges.iter().map(|charge| charge.with_cost(0).with_action(take)).collect();
+    let verdict = decide_in(store, &part.place, Request::new(&peeks), now).await?;
+    let decisions = part.charges.iter().zip(verdict.decisions()).map(|(charge, seen)| {
+        if charge.action().can_be_denied() {
+            return *seen;
+        }
+        // Recording what happened is never denied.
+        Decision::from(RawDecision { outcome: Outcome::Allowed, wait: 0, ..seen.raw() })
+    });
+    Ok(Verdict::new(decisions.collect::<Vec<_>>(), verdict.decided_at()))
+}
+
 /// Refunds what a part was granted, and returns the balance after that. What cannot be refunded stays debited, which
 /// over-counts and never over-admits, and is an error whose effect is unknown.
 async fn compensate<S: Places>(
@@ -205,3 +267,6 @@ async fn compensate<S: Places>(
     });
     Ok(Verdict::new(decisions.collect::<Vec<_>>(), at))
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,6 +12,7 @@ use crate::charge::{Charge, Request};
 use crate::clock::Clock;
 use crate::decision::{Decision, Verdict};
 use crate::error::StoreError;
+use crate::event::Observer;
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::time::Time;
@@ -29,6 +30,8 @@ pub trait DynStore: Send + Sync {
     async fn dyn_decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>>;
     /// See [`Store::route`].
     fn dyn_route(&self, charge: &Charge<'_>) -> u64;
+    /// See [`Store::attach_observer`].
+    fn dyn_attach_observer(&self, observer: &Arc<dyn Observer>);
     /// See [`Store::decide_detached`].
     fn dyn_decide_detached(&self, request: Request<'_>, now: Time);
     /// See [`Store::export`].
@@ -57,6 +60,10 @@ impl<S: Store> DynStore for S {
 
     fn dyn_route(&self, charge: &Charge<'_>) -> u64 {
         self.route(charge)
+    }
+
+    fn dyn_attach_observer(&self, observer: &Arc<dyn Observer>) {
+        self.attach_observer(observer);
     }
 
     fn dyn_decide_detached(&self, request: Request<'_>, now: Time) {
@@ -117,6 +124,10 @@ impl Store for AnyStore {
         self.0.dyn_route(charge)
     }
 
+    fn attach_observer(&self, observer: &Arc<dyn Observer>) {
+        self.0.dyn_attach_observer(observer);
+    }
+
     fn decide_detached(&self, request: Request<'_>, now: Time) {
         self.0.dyn_decide_detached(request, now);
     }
@@ -163,6 +174,10 @@ impl<S: Store> Store for Arc<S> {
 
     fn route(&self, charge: &Charge<'_>) -> u64 {
         (**self).route(charge)
+    }
+
+    fn attach_observer(&self, observer: &Arc<dyn Observer>) {
+        (**self).attach_observer(observer);
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {

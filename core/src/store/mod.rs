@@ -27,6 +27,7 @@ mod export;
 mod owned;
 mod places;
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::future::Future;
 
@@ -49,6 +50,7 @@ use crate::charge::{Charge, Request};
 use crate::clock::Clock;
 use crate::decision::{Decision, Verdict};
 use crate::error::StoreError;
+use crate::event::Observer;
 use crate::key::Key;
 use crate::limit::Limit;
 use crate::time::Time;
@@ -132,6 +134,12 @@ pub trait Store: Send + Sync {
     fn route(&self, charge: &Charge<'_>) -> u64 {
         let _ = charge;
         0
+    }
+
+    /// Sends the events of this store to `observer` from now on. For wrappers, which keep the first observer that they
+    /// get, and attach it to the store that they wrap, too. Default: drops it, for a store without events.
+    fn attach_observer(&self, observer: &Arc<dyn Observer>) {
+        let _ = observer;
     }
 
     /// Decides a request whose result nobody awaits: the compensating refund of a cancelled caller, or the release of a

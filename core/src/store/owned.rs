@@ -79,14 +79,15 @@ impl From<&Charge<'_>> for OwnedCharge {
 /// A [`Request`] that owns its charges.
 ///
 /// ```
-/// use tollgate_core::store::OwnedRequest;
-/// use tollgate_core::{Limit, Request};
+/// # extern crate tollgate_core as tollgate;
+/// use tollgate::store::OwnedRequest;
+/// use tollgate::{Limit, Request};
 ///
 /// let api = Limit::per_second(50).build("api")?;
 /// let owned = OwnedRequest::from(Request::new(&[api.charge("user:42")]));
 /// let charges = owned.charges();
 /// assert_eq!(owned.request(&charges), Request::new(&[api.charge("user:42")]));
-/// # Ok::<(), tollgate_core::LimitError>(())
+/// # Ok::<(), tollgate::LimitError>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnedRequest {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::store::Store;
-use tollgate_core::{Observer, SystemClock, Timer};
+use tollgate_core::{ConfigError, Limit, SystemClock, Timer};
 
 pub(crate) use limit::{CENTRAL, CoarseTime, LimitConfig, LimitConfigs};
 pub(crate) use policy::Policies;
@@ -26,7 +26,6 @@ const MAX_KEYS: usize = 1_000_000;
 pub struct SyncedBuilder<S, C = SystemClock> {
     store: S,
     clock: C,
-    observer: Option<Arc<dyn Observer>>,
     max_keys: usize,
     policies: Policies,
     manual: bool,
@@ -37,7 +36,6 @@ impl<S: Store + 'static> SyncedBuilder<S> {
         Self {
             store,
             clock: SystemClock::new(),
-            observer: None,
             max_keys: MAX_KEYS,
             policies: Policies::default(),
             manual: false,
@@ -68,28 +66,22 @@ impl<S: Store + 'static, C: Timer + 'static> SyncedBuilder<S, C> {
         self
     }
 
-    /// Sets the policy of the limit of this name. `change` receives the default policy as configured so far: configure
-    /// that one first.
-    pub fn policy(mut self, limit: &str, change: impl FnOnce(SyncPolicy) -> SyncPolicy) -> Self {
-        self.policies.by_limit.insert(limit.into(), change(self.policies.default));
+    /// Sets the policy of `limit`, and of all limits with its name. `change` receives the default policy as configured so
+    /// far: configure that one first.
+    pub fn policy(mut self, limit: &Limit, change: impl FnOnce(SyncPolicy) -> SyncPolicy) -> Self {
+        self.policies.by_limit.insert(limit.name().into(), change(self.policies.default));
         self
     }
 
-    /// Sets how many keys have a local entry at a time. Default: 1,000,000. An entry takes about 140 bytes, that of a
-    /// window 220.
+    /// Sets how many keys have a local entry at a time. Default: 1,000,000. At least 1. An entry takes about 140 bytes,
+    /// that of a window 220.
     ///
     /// When more keys are in use, entries without pending deltas are evicted, and their state is fetched when their key
     /// is used again. If no entry can be evicted, the new key is decided by the central store.
     /// [`Stats::evicted`](crate::Stats::evicted) and [`Stats::decided_centrally`](crate::Stats::decided_centrally)
     /// count both.
     pub fn max_keys(mut self, keys: usize) -> Self {
-        self.max_keys = keys.max(1);
-        self
-    }
-
-    /// Reports sync rounds and stale decisions to `observer`. Default: none.
-    pub fn observer(mut self, observer: Arc<dyn Observer>) -> Self {
-        self.observer = Some(observer);
+        self.max_keys = keys;
         self
     }
 
@@ -102,14 +94,23 @@ impl<S: Store + 'static, C: Timer + 'static> SyncedBuilder<S, C> {
 
     /// Sets the clock, such as one that is moved manually. Default: [`SystemClock`].
     pub fn clock<D: Timer + 'static>(self, clock: D) -> SyncedBuilder<S, D> {
-        let Self { store, clock: _, observer, max_keys, policies, manual } = self;
-        SyncedBuilder { store, clock, observer, max_keys, policies, manual }
+        let Self { store, clock: _, max_keys, policies, manual } = self;
+        SyncedBuilder { store, clock, max_keys, policies, manual }
     }
 
-    /// Creates the store. Its background task starts with the first check, on the tokio runtime of that check.
-    pub fn build(self) -> Synced<S, C> {
+    /// Creates the store. Its background task starts with the first check, on the tokio runtime of that check. An error
+    /// says which setting is invalid, and what would be valid.
+    pub fn build(self) -> Result<Synced<S, C>, ConfigError> {
+        if self.max_keys == 0 {
+            return Err(ConfigError::new("Synced", "max_keys", "is 0", "use at least 1"));
+        }
+        self.policies.validate()?;
+        Ok(self.build_valid())
+    }
+
+    pub(crate) fn build_valid(self) -> Synced<S, C> {
         let limits = LimitConfigs::new(self.policies);
-        let node = Node::new(self.store, self.clock, self.observer, limits, self.max_keys);
+        let node = Node::new(self.store, self.clock, limits, self.max_keys);
         Synced::from_node(Arc::new(node), self.manual)
     }
 }

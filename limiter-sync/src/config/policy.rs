@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use tollgate_core::ConfigError;
+
 /// The shortest and the longest sync interval.
 const INTERVALS: std::ops::RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::from_secs(3_600);
 
@@ -24,12 +26,11 @@ pub enum Mode {
 pub enum WhenStale {
     /// They are decided on the local replica, as before.
     Continue,
-    /// They are decided against a share of the limit. A share of less than one token, or of more than the limit, denies
-    /// everything.
+    /// They are decided against a share of the limit. A share of less than one token denies everything.
     Share {
-        /// The numerator of the share.
+        /// The numerator of the share. At least 1.
         part: u32,
-        /// The denominator of the share.
+        /// The denominator of the share. At least the numerator.
         of: u32,
     },
     /// They are denied.
@@ -37,9 +38,9 @@ pub enum WhenStale {
 }
 
 impl WhenStale {
-    /// Returns the share of one node among `nodes`.
+    /// Returns the share of one node among `nodes`, at least 1.
     pub const fn share_of(nodes: u32) -> Self {
-        Self::Share { part: 1, of: if nodes == 0 { 1 } else { nodes } }
+        Self::Share { part: 1, of: nodes }
     }
 }
 
@@ -58,19 +59,24 @@ pub enum ColdKeys {
 ///
 /// ```
 /// use std::time::Duration;
-/// use tollgate_limiter_sync::{ColdKeys, Synced, WhenStale};
-/// # let redis = tollgate_store_memory::MemoryStore::new();
+/// use tollgate::Limit;
+/// use tollgate::sync::{ColdKeys, Synced, WhenStale};
 ///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let redis = tollgate::memory::MemoryStore::new();
+/// let login = Limit::per_minute(5).build("login")?;
 /// let synced = Synced::builder(redis)
 ///     .interval(Duration::from_millis(100))
-///     .policy("login", |policy| {
+///     .policy(&login, |policy| {
 ///         policy
 ///             .interval(Duration::from_millis(20))
 ///             .when_stale(WhenStale::Deny)
 ///             .cold_keys(ColdKeys::FetchFirst)
 ///     })
-///     .build();
+///     .build()?;
 /// # let _ = synced;
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a policy does nothing until it is returned to a `SyncedBuilder`"]
@@ -98,9 +104,9 @@ impl Default for SyncPolicy {
 
 impl SyncPolicy {
     /// Sets the sync interval: the time between two sync rounds. Each is up to a tenth shorter or longer, at random.
-    /// Default: 100 ms. At least 10 ms, at most an hour.
+    /// Default: 100 ms. From 10 ms to an hour.
     pub fn interval(mut self, interval: Duration) -> Self {
-        self.interval = interval.clamp(*INTERVALS.start(), *INTERVALS.end());
+        self.interval = interval;
         self
     }
 
@@ -118,7 +124,7 @@ impl SyncPolicy {
     }
 
     /// Sets after how long without an answer from the central store decisions count as stale. Default: ten intervals,
-    /// at least 1 s.
+    /// at least 1 s. More than zero.
     pub fn stale_after(mut self, stale_after: Duration) -> Self {
         self.stale_after = Some(stale_after);
         self
@@ -130,10 +136,33 @@ impl SyncPolicy {
         self
     }
 
-    /// Sets the largest share of the capacity that this node leases at a time: one of `parts`. Default: 4, a quarter.
+    /// Sets the largest share of the capacity that this node leases at a time: one of `parts`. Default: 4, a quarter. At
+    /// least 1.
     pub fn max_lease_share(mut self, parts: u32) -> Self {
-        self.max_lease_share = parts.max(1);
+        self.max_lease_share = parts;
         self
+    }
+
+    /// Returns an error if a setting is invalid. `of` says whose policy it is.
+    fn validate(&self, of: &str) -> Result<(), ConfigError> {
+        let refuse = |setting, problem: String, advice: &str| {
+            Err(ConfigError::new("Synced", setting, format!("of {of} {problem}"), advice))
+        };
+        if !INTERVALS.contains(&self.interval) {
+            return refuse("interval", format!("is {:?}", self.interval), "use from 10 ms to an hour");
+        }
+        if self.stale_after.is_some_and(|bound| bound.is_zero()) {
+            return refuse("stale_after", "is zero".into(), "use more, such as 1 s");
+        }
+        if self.max_lease_share == 0 {
+            return refuse("max_lease_share", "is one of 0 parts".into(), "use at least 1");
+        }
+        match self.when_stale {
+            WhenStale::Share { part, of } if part == 0 || part > of => {
+                refuse("when_stale", format!("is a share of {part} of {of}"), "use from 1 of n to n of n")
+            }
+            WhenStale::Share { .. } | WhenStale::Continue | WhenStale::Deny => Ok(()),
+        }
     }
 
     /// Returns after how long without an answer decisions are stale.
@@ -150,6 +179,12 @@ pub(crate) struct Policies {
 }
 
 impl Policies {
+    /// Returns an error if a setting of one of the policies is invalid.
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        self.default.validate("the default policy")?;
+        self.by_limit.iter().try_for_each(|(limit, policy)| policy.validate(&format!("limit `{limit}`")))
+    }
+
     /// Returns the policy of the limit of this name.
     pub(super) fn of(&self, limit: &str) -> &SyncPolicy {
         self.by_limit.get(limit).unwrap_or(&self.default)
@@ -170,8 +205,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_are_clamped() {
-        assert_eq!(SyncPolicy::default().interval(Duration::ZERO).interval, Duration::from_millis(10));
-        assert_eq!(SyncPolicy::default().interval(Duration::MAX).interval, Duration::from_secs(3_600));
+    fn an_invalid_setting_is_an_error_that_says_what_is_valid() {
+        let policy = SyncPolicy::default;
+        for (policy, setting, problem) in [
+            (policy().interval(Duration::ZERO), "interval", "is 0ns"),
+            (policy().interval(Duration::MAX), "interval", "is 18446744073709551615"),
+            (policy().stale_after(Duration::ZERO), "stale_after", "is zero"),
+            (policy().max_lease_share(0), "max_lease_share", "one of 0"),
+            (policy().when_stale(WhenStale::share_of(0)), "when_stale", "1 of 0"),
+            (policy().when_stale(WhenStale::Share { part: 3, of: 2 }), "when_stale", "3 of 2"),
+        ] {
+            let mut policies = Policies::default();
+            assert_eq!(policies.validate(), Ok(()));
+            policies.by_limit.insert("login".into(), policy);
+            let error = policies.validate().expect_err(setting);
+            assert_eq!(error.setting(), setting);
+            assert!(error.problem().contains(problem) && error.problem().contains("`login`"), "{error}");
+            assert!(error.advice().contains("use"), "{error}");
+        }
     }
 }

@@ -84,7 +84,7 @@ impl<S: Store, C: Clock> Node<S, C> {
             return;
         }
         self.counters.decided_stale();
-        if let Some(observer) = &self.observer {
+        if let Some(observer) = self.observer.get() {
             let (limit, reason) = (charge.limit().name(), FallbackReason::Stale);
             observer.observe(Event::FellBack { limit, reason, decision });
         }

@@ -87,7 +87,7 @@ impl<S: Store, C: Clock> Node<S, C> {
         failure = failure.or(failed);
         let took = self.clock.now().since(started_at);
         self.counters.sync_round(result.keys, took, result.debt, failure.is_some());
-        if let Some(observer) = &self.observer {
+        if let Some(observer) = self.observer.get() {
             let RoundResult { keys, debt } = result;
             let (stale_for, error) = (self.stale_for(), failure.as_ref());
             observer.observe(Event::Synchronized { keys, took, debt, stale_for, error });

@@ -16,7 +16,7 @@ type Node = Synced<CassandraStore>;
 async fn node(url: &str) -> Node {
     // The machine may be busy: no call times out.
     let config = Config::new(url).call_timeout(Duration::from_secs(30)).require_reachable();
-    Synced::builder(config.connect().await.expect("a node")).manual().build()
+    Synced::builder(config.connect().await.expect("a node")).manual().build().expect("valid")
 }
 
 /// Runs a sync round, and returns what it sent: transactions, those of them that were refused, and reads.

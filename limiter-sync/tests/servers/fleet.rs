@@ -47,7 +47,10 @@ impl Fleet {
         });
         let (mut nodes, mut callers) = (Vec::new(), JoinSet::new());
         for number in 0..NODES {
-            let node = Synced::builder(connect(redis).await).interval(Duration::from_millis(20)).build();
+            let node = Synced::builder(connect(redis).await)
+                .interval(Duration::from_millis(20))
+                .build()
+                .expect("valid");
             let node = Arc::new(node);
             callers.spawn(Arc::clone(&granted).call(Arc::clone(&node), Seed::new(number)));
             nodes.push(node);

@@ -36,7 +36,8 @@ impl Fleet {
             let node = Synced::builder(connect(redis).await)
                 .mode(Mode::Lease)
                 .interval(Duration::from_millis(20))
-                .build();
+                .build()
+                .expect("valid");
             nodes.push(Arc::new(node));
         }
         let (limit, key) = (limit.clone(), format!("round {round}"));

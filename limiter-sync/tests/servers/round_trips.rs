@@ -45,7 +45,7 @@ async fn one_call_contains_hundreds_of_keys() {
     let keys: Vec<_> = (0..KEYS).map(|number| format!("key {number}")).collect();
     for limit in [limits::bucket(100), limits::window(100), limits::counter(100)] {
         let store = RedisStore::connect(&redis.url()).await.expect("a server");
-        let node = Synced::builder(store.clone()).manual().build();
+        let node = Synced::builder(store.clone()).manual().build().expect("valid");
         // The handshake, and scripts that the server has not loaded yet.
         use_all(&node, &limit, &keys[..1]).await;
         for _ in 0..3 {

@@ -15,7 +15,7 @@ use crate::fleet::{Fleet, KEY, Link, NodeBuilder};
 fn at_work(count: usize, configure: impl Fn(NodeBuilder) -> NodeBuilder) -> Fleet {
     let mut fleet = Fleet::of(0, |builder| builder);
     let link = || Link::to(&fleet.central, &fleet.clock);
-    let node = |_| configure(Synced::builder(link()).clock(fleet.clock.clone())).build();
+    let node = |_| configure(Synced::builder(link()).clock(fleet.clock.clone())).build().expect("valid");
     fleet.nodes = (0..count).map(node).collect();
     fleet
 }
@@ -51,12 +51,12 @@ async fn nodes_converge_within_two_intervals() {
 
 #[tokio::test]
 async fn each_limit_has_its_own_interval() {
-    let fleet = at_work(1, |node| {
-        node.interval(Duration::from_millis(50))
-            .policy("slow", |policy| policy.interval(Duration::from_secs(60)))
-    });
     let (fast, slow) = (Limit::per_hour(10).build("fast"), Limit::per_hour(10).build("slow"));
     let (fast, slow) = (fast.expect("valid"), slow.expect("valid"));
+    let fleet = at_work(1, |node| {
+        node.interval(Duration::from_millis(50))
+            .policy(&slow, |policy| policy.interval(Duration::from_secs(60)))
+    });
     assert_eq!(fleet.passed(0, &fast, 3).await + fleet.passed(0, &slow, 3).await, 6);
     settled(&fleet.clock, 2).await;
     let left = async |limit: &Limit| fleet.peek_central(limit).await.remaining();
@@ -105,11 +105,8 @@ impl Observer for PanicsOnce {
 
 #[tokio::test]
 async fn a_task_that_panicked_is_detected_and_restarted() {
-    let fleet = at_work(1, |node| {
-        node.interval(Duration::from_millis(50))
-            .when_stale(WhenStale::Deny)
-            .observer(Arc::new(PanicsOnce::default()))
-    });
+    let fleet = at_work(1, |node| node.interval(Duration::from_millis(50)).when_stale(WhenStale::Deny));
+    fleet.nodes[0].attach_observer(&(Arc::new(PanicsOnce::default()) as _));
     let limit = Limit::per_hour(10).build("api").expect("valid");
     assert_eq!(fleet.passed(0, &limit, 3).await, 3);
     settled(&fleet.clock, 1).await;

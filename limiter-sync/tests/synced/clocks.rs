@@ -59,7 +59,8 @@ async fn grants_are_dated_by_the_central_clock() {
                 .clock(clock.clone())
                 .manual()
                 .default_policy(|policy| policy.cold_keys(cold))
-                .build();
+                .build()
+                .expect("valid");
             for left in [6, 2] {
                 let decision =
                     node.decide_one(&limit.charge(KEY).with_cost(4), &clock).await.expect("decided locally");
@@ -85,7 +86,7 @@ async fn grants_before_the_offset_is_known_count() {
     let limit = Limit::per(10, Duration::from_secs(10)).build("api").expect("valid");
     let clock = ManualClock::default();
     let ahead = Ahead { central: Arc::default(), clock: clock.clone() };
-    let node = Synced::builder(ahead).clock(clock.clone()).manual().build();
+    let node = Synced::builder(ahead).clock(clock.clone()).manual().build().expect("valid");
     // More keys than one call contains: the first answer contains the time, and later calls are sent after it.
     let keys: Vec<String> = (0..1_500).map(|key| format!("key {key}")).collect();
     for key in &keys {
@@ -114,7 +115,8 @@ async fn other_nodes_are_noticed_in_the_first_sync_rounds() {
     let limit = Limit::per_hour(300).build("api").expect("valid");
     let clock = ManualClock::default();
     let ahead = Ahead { central: Arc::default(), clock: clock.clone() };
-    let nodes = [0, 1].map(|_| Synced::builder(ahead.clone()).clock(clock.clone()).manual().build());
+    let node = |_| Synced::builder(ahead.clone()).clock(clock.clone()).manual().build().expect("valid");
+    let nodes = [0, 1].map(node);
     let take = async |node: &Synced<Ahead, ManualClock>| {
         node.decide_one(&limit.charge(KEY), &clock).await.expect("decided locally").is_allowed()
     };

@@ -158,7 +158,8 @@ impl Fleet {
         let (clock, central) =
             (ManualClock::default(), Arc::new(MemoryStore::config().max_keys(10_000).build()));
         let link = || Link::to(&central, &clock);
-        let node = |_| configure(Synced::builder(link()).clock(clock.clone()).manual()).build();
+        let node =
+            |_| configure(Synced::builder(link()).clock(clock.clone()).manual()).build().expect("valid");
         let nodes = (0..nodes).map(node).collect();
         Self { clock, central, nodes }
     }

@@ -110,9 +110,9 @@ async fn closing_fails_without_the_central_store_and_keeps_the_tokens() {
 
 #[tokio::test(start_paused = true)]
 async fn tokens_whose_return_was_not_sent_are_not_lost() {
-    let (fleet, limit) =
-        with_leased_tokens(|builder| builder.policy("deltas", |policy| policy.mode(Mode::Deltas))).await;
     let deltas = Limit::per_hour(1_000).build("deltas").expect("valid");
+    let (fleet, limit) =
+        with_leased_tokens(|builder| builder.policy(&deltas, |policy| policy.mode(Mode::Deltas))).await;
     assert!(fleet.take(0, &deltas, 1).await.is_allowed());
     fleet.nodes[0].store().set(LinkState::Hanging);
     let error = fleet.nodes[0].close(Duration::from_secs(1)).await.expect_err("the central store is down");
@@ -144,11 +144,11 @@ async fn no_second_call_right_after_a_slow_failure() {
 
 #[tokio::test]
 async fn a_fallback_is_not_the_central_store() {
+    let deltas = Limit::per_hour(1_000).build("deltas").expect("valid");
     let (fleet, limit) = with_leased_tokens(|builder| {
-        builder.when_stale(WhenStale::Deny).policy("deltas", |policy| policy.mode(Mode::Deltas))
+        builder.when_stale(WhenStale::Deny).policy(&deltas, |policy| policy.mode(Mode::Deltas))
     })
     .await;
-    let deltas = Limit::per_hour(1_000).build("deltas").expect("valid");
     assert!(fleet.take(0, &deltas, 1).await.is_allowed());
     fleet.nodes[0].store().set(LinkState::Fallback);
     for _ in 0..12 {

@@ -68,7 +68,7 @@ async fn staleness_ends_with_the_first_answer() {
 async fn each_limit_has_its_own_policy() {
     let login = Limit::per_second(10).build("login").expect("valid");
     let fleet = Fleet::of(1, |node| {
-        node.policy("login", |policy| policy.when_stale(WhenStale::Deny).stale_after(SECOND / 2))
+        node.policy(&login, |policy| policy.when_stale(WhenStale::Deny).stale_after(SECOND / 2))
     });
     assert_eq!(fleet.passed(0, &limit(), 1).await + fleet.passed(0, &login, 1).await, 2);
     fleet.nodes[0].store().set(LinkState::Down);
@@ -97,7 +97,7 @@ async fn a_rejection_is_an_answer() {
 async fn a_charge_stopped_by_another_reports_its_balance() {
     let huge = Limit::per_hour(3_000_000).fixed_window().build("huge").expect("valid");
     let slow = Limit::per_hour(1).build("slow").expect("valid");
-    let fleet = Fleet::of(1, |builder| builder.policy("api", |policy| policy.when_stale(WhenStale::Deny)));
+    let fleet = Fleet::of(1, |builder| builder.policy(&limit(), |policy| policy.when_stale(WhenStale::Deny)));
     for limit in [&huge, &slow, &limit()] {
         assert!(fleet.take(0, limit, 1).await.is_allowed());
     }

@@ -2,11 +2,14 @@
 //! central store itself would.
 
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use libtest_mimic::{Arguments, Trial};
 use tollgate_conformance::{Subject, labelled, trials};
 use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
-use tollgate_core::{Charge, Clock, Decision, Key, Limit, ManualClock, Request, StoreError, Time, Verdict};
+use tollgate_core::{
+    Charge, Clock, Decision, Key, Limit, ManualClock, Observer, Request, StoreError, Time, Verdict,
+};
 use tollgate_limiter_sync::{ColdKeys, Synced};
 
 /// The default number of concurrent trials: on real servers they wait more than they compute.
@@ -79,6 +82,10 @@ impl<S: Store + 'static> Store for Node<S> {
         self.after(self.synced.decide_batch(batch, now), now).await
     }
 
+    fn attach_observer(&self, observer: &Arc<dyn Observer>) {
+        self.synced.attach_observer(observer);
+    }
+
     fn decide_detached(&self, request: Request<'_>, now: Time) {
         self.clock.set(now);
         self.synced.decide_detached(request, now);
@@ -107,7 +114,8 @@ impl<T: Subject> Subject for Through<T> {
             .clock(clock.clone())
             .manual()
             .default_policy(|policy| policy.cold_keys(ColdKeys::FetchFirst))
-            .build();
+            .build()
+            .expect("valid");
         Node { synced, clock, single: self.single }
     }
 

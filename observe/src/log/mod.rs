@@ -20,16 +20,16 @@ const TARGET: &str = "tollgate";
 ///
 /// | level | events |
 /// |---|---|
-/// | warn | a circuit breaker opens; a reconciliation is incomplete; store calls that fail; fallbacks |
+/// | warn | a circuit breaker opens; a reconciliation is incomplete; store calls that fail; charges that are not decided; fallbacks |
 /// | info | a circuit breaker is half-open or closes; a reconciliation is complete |
 /// | debug | denials |
 /// | trace | all others |
 ///
 /// During an outage every request falls back, which must not write a line per request. Fallbacks of one limit for one
 /// reason are logged when they begin, and from then on at most once per [interval](Self::interval), with the number of
-/// fallbacks since the previous line (`count`). Store calls that fail are throttled in the same way, by the kind of the
-/// error. A line is written when an event occurs: events after the last line are counted in the line of the next such
-/// event, whenever it comes. Fallbacks of limits beyond the first [`MAX_LIMITS`] share the name
+/// fallbacks since the previous line (`count`). Store calls that fail and charges that are not decided are throttled in
+/// the same way, by the kind of the error. A line is written when an event occurs: events after the last line are counted in the line of the next such
+/// event, whenever it comes. Limits beyond the first [`MAX_LIMITS`] share the name
 /// [`OTHER`](crate::OTHER).
 ///
 /// Error messages are logged unchanged: errors of stores contain no keys.
@@ -39,6 +39,7 @@ pub struct Log<C = SystemClock> {
     clock: C,
     interval: Duration,
     fallbacks: PerLimit<Chain<FallbackReason, Throttle>>,
+    undecided: PerLimit<Chain<ErrorKind, Throttle>>,
     failures: Chain<ErrorKind, Throttle>,
 }
 
@@ -62,6 +63,7 @@ impl<C: Clock> Log<C> {
             clock,
             interval: Duration::from_secs(10),
             fallbacks: PerLimit::new(MAX_LIMITS),
+            undecided: PerLimit::new(MAX_LIMITS),
             failures: Chain::default(),
         }
     }
@@ -83,13 +85,25 @@ impl<C: Clock> Log<C> {
         });
     }
 
-    fn store_called(&self, took: Duration, error: Option<&StoreError>) {
+    /// Logs a charge that was not decided, by the limit and the kind of the error.
+    fn failed(&self, limit: &str, error: &StoreError) {
+        let kind = error.kind();
+        self.undecided.with(limit, |label, kinds| {
+            let throttle = kinds.get(kind, Throttle::default);
+            if let Some(count) = throttle.add(self.clock.now(), self.interval) {
+                let (limit, kind) = (label.as_str(), kind.as_str());
+                warn!(target: TARGET, limit, kind, count, %error, "a charge was not decided");
+            }
+        });
+    }
+
+    fn store_called(&self, store: &str, took: Duration, error: Option<&StoreError>) {
         let Some(error) = error else {
-            return trace!(target: TARGET, ?took, "store call succeeded");
+            return trace!(target: TARGET, store, ?took, "store call succeeded");
         };
         let kind = error.kind();
         if let Some(count) = self.failures.get(kind, Throttle::default).add(self.clock.now(), self.interval) {
-            warn!(target: TARGET, kind = kind.as_str(), count, ?took, %error, "store call failed");
+            warn!(target: TARGET, store, kind = kind.as_str(), count, ?took, %error, "store call failed");
         }
     }
 }
@@ -99,20 +113,20 @@ impl<C: Clock> Observer for Log<C> {
         match event {
             Event::Decided { limit, decision } => decided(limit, decision),
             Event::FellBack { limit, reason, decision } => self.fell_back(limit, reason, decision),
-            Event::BreakerChanged { state } => breaker_changed(state),
-            Event::Reconciled { keys, lost: 0 } => {
-                info!(target: TARGET, keys, "fallback store reconciled with the store");
+            Event::Failed { limit, error } => self.failed(limit, error),
+            Event::BreakerChanged { store, state } => breaker_changed(store, state),
+            Event::Reconciled { store, keys, lost: 0 } => {
+                info!(target: TARGET, store, keys, "fallback store reconciled with the store");
             }
-            Event::Reconciled { keys, lost } => {
-                warn!(target: TARGET, keys, lost, "fallback store reconciled in part: some tokens are lost");
+            Event::Reconciled { store, keys, lost } => {
+                warn!(target: TARGET, store, keys, lost, "fallback store reconciled in part: some tokens are lost");
             }
             Event::Synchronized { keys, took, debt, error: None, .. } => {
                 trace!(target: TARGET, keys, ?took, debt, "sync round completed");
             }
             // A central store that did not answer is a store that failed.
-            Event::Synchronized { took, error, .. } | Event::StoreCalled { took, error } => {
-                self.store_called(took, error);
-            }
+            Event::Synchronized { took, error, .. } => self.store_called("central", took, error),
+            Event::StoreCalled { store, took, error } => self.store_called(store, took, error),
             // Events that are newer than this crate.
             _ => {}
         }
@@ -142,12 +156,12 @@ fn decided(limit: &str, decision: &Decision) {
     }
 }
 
-fn breaker_changed(state: BreakerState) {
+fn breaker_changed(store: &str, state: BreakerState) {
     let name = state.as_str();
     match state {
-        BreakerState::Open => warn!(target: TARGET, state = name, "circuit breaker opened"),
-        BreakerState::HalfOpen => info!(target: TARGET, state = name, "circuit breaker is half-open"),
-        BreakerState::Closed => info!(target: TARGET, state = name, "circuit breaker closed"),
-        _ => info!(target: TARGET, state = name, "circuit breaker changed"),
+        BreakerState::Open => warn!(target: TARGET, store, state = name, "circuit breaker opened"),
+        BreakerState::HalfOpen => info!(target: TARGET, store, state = name, "circuit breaker is half-open"),
+        BreakerState::Closed => info!(target: TARGET, store, state = name, "circuit breaker closed"),
+        _ => info!(target: TARGET, store, state = name, "circuit breaker changed"),
     }
 }

@@ -3,9 +3,12 @@
 mod names;
 
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
 
 use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
-use tollgate_core::{BreakerState, Decision, ErrorKind, Event, FallbackReason, Observer, Outcome, Source};
+use tollgate_core::{
+    BreakerState, Decision, ErrorKind, Event, FallbackReason, Observer, Outcome, Source, StoreError,
+};
 
 use crate::chain::Chain;
 use crate::limits::{Label, MAX_LIMITS, PerLimit};
@@ -23,24 +26,32 @@ pub struct Metrics {
     // Each metric is registered at its first use.
     limits: PerLimit<LimitCounters>,
     label_overflow: OnceLock<Counter>,
-    breaker: Mutex<Option<[(BreakerState, Gauge); 3]>>,
-    breaker_changes: Chain<BreakerState, Counter>,
-    reconciliations: OnceLock<Counter>,
-    reconciled_keys: OnceLock<Counter>,
-    reconciliation_lost: OnceLock<Counter>,
+    /// By the name of a guarded store. Bounded like limits, although these names come from the program.
+    stores: PerLimit<StoreMetrics>,
     sync_round: OnceLock<Histogram>,
     synced_keys: OnceLock<Counter>,
     sync_errors: Chain<ErrorKind, Counter>,
     sync_debt: OnceLock<Gauge>,
     sync_stale: OnceLock<Gauge>,
-    store_call: OnceLock<Histogram>,
-    store_errors: Chain<ErrorKind, Counter>,
+}
+
+/// The metrics of one guarded store.
+#[derive(Debug, Default)]
+struct StoreMetrics {
+    breaker: Mutex<Option<[(BreakerState, Gauge); 3]>>,
+    breaker_changes: Chain<BreakerState, Counter>,
+    reconciliations: OnceLock<Counter>,
+    reconciled_keys: OnceLock<Counter>,
+    reconciliation_lost: OnceLock<Counter>,
+    call: OnceLock<Histogram>,
+    errors: Chain<ErrorKind, Counter>,
 }
 
 /// The counters of one limit.
 #[derive(Debug, Default)]
 struct LimitCounters {
     decisions: Chain<(Outcome, Source), Counter>,
+    errors: Chain<ErrorKind, Counter>,
     fallbacks: Chain<(FallbackReason, Source), Counter>,
 }
 
@@ -51,18 +62,12 @@ impl Metrics {
         Self {
             limits: PerLimit::new(MAX_LIMITS),
             label_overflow: OnceLock::new(),
-            breaker: Mutex::default(),
-            breaker_changes: Chain::default(),
-            reconciliations: OnceLock::new(),
-            reconciled_keys: OnceLock::new(),
-            reconciliation_lost: OnceLock::new(),
+            stores: PerLimit::new(MAX_LIMITS),
             sync_round: OnceLock::new(),
             synced_keys: OnceLock::new(),
             sync_errors: Chain::default(),
             sync_debt: OnceLock::new(),
             sync_stale: OnceLock::new(),
-            store_call: OnceLock::new(),
-            store_errors: Chain::default(),
         }
     }
 
@@ -87,6 +92,15 @@ impl Metrics {
         });
     }
 
+    fn failed(&self, limit: &str, kind: ErrorKind) {
+        self.limits.with(limit, |label, counters| {
+            let register =
+                || counter!(names::ERRORS, "limit" => label.as_str().to_owned(), "kind" => kind.as_str());
+            counters.errors.get(kind, register).increment(1);
+            self.count_overflow(label);
+        });
+    }
+
     fn fell_back(&self, limit: &str, reason: FallbackReason, source: Source) {
         self.limits.with(limit, |label, counters| {
             let register = || {
@@ -105,24 +119,43 @@ impl Metrics {
         }
     }
 
-    fn breaker_changed(&self, new: BreakerState) {
-        let register = || counter!(names::BREAKER_CHANGES, "state" => new.as_str());
-        self.breaker_changes.get(new, register).increment(1);
-        // Locked, so that two changes at once do not leave two states set. Changes are rare.
-        let mut gauges = self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
-        let gauges = gauges.get_or_insert_with(|| {
-            [BreakerState::Closed, BreakerState::Open, BreakerState::HalfOpen]
-                .map(|state| (state, gauge!(names::BREAKER_STATE, "state" => state.as_str())))
+    fn breaker_changed(&self, store: &str, new: BreakerState) {
+        self.stores.with(store, |label, metrics| {
+            let store = || label.as_str().to_owned();
+            let register = || counter!(names::BREAKER_CHANGES, "store" => store(), "state" => new.as_str());
+            metrics.breaker_changes.get(new, register).increment(1);
+            // Locked, so that two changes at once do not leave two states set. Changes are rare.
+            let mut gauges = metrics.breaker.lock().unwrap_or_else(PoisonError::into_inner);
+            let gauges = gauges.get_or_insert_with(|| {
+                [BreakerState::Closed, BreakerState::Open, BreakerState::HalfOpen].map(|state| {
+                    (state, gauge!(names::BREAKER_STATE, "store" => store(), "state" => state.as_str()))
+                })
+            });
+            for (state, gauge) in gauges {
+                gauge.set(f64::from(u8::from(*state == new)));
+            }
         });
-        for (state, gauge) in gauges {
-            gauge.set(f64::from(u8::from(*state == new)));
-        }
     }
 
-    fn reconciled(&self, keys: usize, lost: u64) {
-        self.reconciliations.get_or_init(|| counter!(names::RECONCILIATIONS)).increment(1);
-        self.reconciled_keys.get_or_init(|| counter!(names::RECONCILED_KEYS)).increment(keys as u64);
-        self.reconciliation_lost.get_or_init(|| counter!(names::RECONCILIATION_LOST)).increment(lost);
+    fn reconciled(&self, store: &str, keys: usize, lost: u64) {
+        self.stores.with(store, |label, metrics| {
+            let register = |name| counter!(name, "store" => label.as_str().to_owned());
+            let StoreMetrics { reconciliations, reconciled_keys, reconciliation_lost, .. } = metrics;
+            reconciliations.get_or_init(|| register(names::RECONCILIATIONS)).increment(1);
+            reconciled_keys.get_or_init(|| register(names::RECONCILED_KEYS)).increment(keys as u64);
+            reconciliation_lost.get_or_init(|| register(names::RECONCILIATION_LOST)).increment(lost);
+        });
+    }
+
+    fn store_called(&self, store: &str, took: Duration, error: Option<ErrorKind>) {
+        self.stores.with(store, |label, metrics| {
+            let store = || label.as_str().to_owned();
+            metrics.call.get_or_init(|| histogram!(names::STORE_CALL, "store" => store())).record(took);
+            if let Some(kind) = error {
+                let register = || counter!(names::STORE_ERRORS, "store" => store(), "kind" => kind.as_str());
+                metrics.errors.get(kind, register).increment(1);
+            }
+        });
     }
 }
 
@@ -138,25 +171,22 @@ impl Observer for Metrics {
         match event {
             Event::Decided { limit, decision } => self.decided(limit, decision),
             Event::FellBack { limit, reason, decision } => self.fell_back(limit, reason, decision.source()),
-            Event::BreakerChanged { state } => self.breaker_changed(state),
-            Event::Reconciled { keys, lost } => self.reconciled(keys, lost),
+            Event::Failed { limit, error } => self.failed(limit, error.kind()),
+            Event::BreakerChanged { store, state } => self.breaker_changed(store, state),
+            Event::Reconciled { store, keys, lost } => self.reconciled(store, keys, lost),
             Event::Synchronized { keys, took, debt, stale_for, error } => {
                 self.sync_round.get_or_init(|| histogram!(names::SYNC_ROUND)).record(took);
                 self.synced_keys.get_or_init(|| counter!(names::SYNCED_KEYS)).increment(keys as u64);
                 #[expect(clippy::cast_precision_loss, reason = "a gauge")]
                 self.sync_debt.get_or_init(|| gauge!(names::SYNC_DEBT)).set(debt as f64);
                 self.sync_stale.get_or_init(|| gauge!(names::SYNC_STALE)).set(stale_for);
-                if let Some(kind) = error.map(tollgate_core::StoreError::kind) {
+                if let Some(kind) = error.map(StoreError::kind) {
                     let register = || counter!(names::SYNC_ERRORS, "kind" => kind.as_str());
                     self.sync_errors.get(kind, register).increment(1);
                 }
             }
-            Event::StoreCalled { took, error } => {
-                self.store_call.get_or_init(|| histogram!(names::STORE_CALL)).record(took);
-                if let Some(kind) = error.map(tollgate_core::StoreError::kind) {
-                    let register = || counter!(names::STORE_ERRORS, "kind" => kind.as_str());
-                    self.store_errors.get(kind, register).increment(1);
-                }
+            Event::StoreCalled { store, took, error } => {
+                self.store_called(store, took, error.map(StoreError::kind));
             }
             // Events that are newer than this crate.
             _ => {}

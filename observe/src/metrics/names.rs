@@ -3,6 +3,7 @@
 use metrics::{Unit, describe_counter, describe_gauge, describe_histogram};
 
 pub(super) const DECISIONS: &str = "tollgate_decisions_total";
+pub(super) const ERRORS: &str = "tollgate_errors_total";
 pub(super) const FALLBACKS: &str = "tollgate_fallbacks_total";
 pub(super) const LABEL_OVERFLOW: &str = "tollgate_limit_label_overflow_total";
 pub(super) const BREAKER_STATE: &str = "tollgate_breaker_state";
@@ -21,11 +22,12 @@ pub(super) const STORE_ERRORS: &str = "tollgate_store_errors_total";
 /// Describes all metrics to the recorder that is installed now.
 pub(super) fn describe() {
     describe_counter!(DECISIONS, "Decisions on charges.");
+    describe_counter!(ERRORS, "Charges that were not decided: the limiter returned an error.");
     describe_counter!(FALLBACKS, "Decisions that a fallback made instead of the store.");
-    describe_counter!(LABEL_OVERFLOW, "Decisions and fallbacks of limits that share one label.");
+    describe_counter!(LABEL_OVERFLOW, "Decisions, errors and fallbacks of limits that share one label.");
     describe_gauge!(
         BREAKER_STATE,
-        "1 for the current state of the circuit breaker that changed last, 0 for the others."
+        "1 for the current state of the store's circuit breaker, 0 for the others."
     );
     describe_counter!(BREAKER_CHANGES, "Changes of circuit breakers to a state.");
     describe_counter!(RECONCILIATIONS, "Reconciliations of a fallback store with the store after an outage.");

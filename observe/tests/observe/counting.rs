@@ -1,12 +1,15 @@
 //! Every event is counted as the crate's table says.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tollgate_core::store::RawDecision;
 use tollgate_core::{
-    BreakerState, Decision, ErrorKind, Event, FallbackReason, Observer, Outcome, Source, StoreError,
+    BreakerState, Decision, ErrorKind, Event, FallbackReason, Limit, Limiter, Observer, Outcome, Source,
+    StoreError,
 };
 use tollgate_observe::Metrics;
+use tollgate_store_memory::MemoryStore;
 
 use crate::recorded::{Recorded, record};
 use crate::{allowed, denied};
@@ -86,20 +89,28 @@ fn fallbacks_are_counted_by_limit_reason_and_source() {
 fn the_breaker_is_in_one_state_and_its_changes_are_counted() {
     use BreakerState::{Closed, HalfOpen, Open};
     let changes = [Open, HalfOpen, Open, HalfOpen, Closed, Open];
-    let recorded = after(&changes.map(|state| Event::BreakerChanged { state }));
-    let state = |state| recorded.gauge(&format!("tollgate_breaker_state{{state=\"{state}\"}}"));
+    let mut events = changes.map(|state| Event::BreakerChanged { store: "redis", state }).to_vec();
+    events.push(Event::BreakerChanged { store: "cassandra", state: HalfOpen });
+    let recorded = after(&events);
+    let state =
+        |state| recorded.gauge(&format!("tollgate_breaker_state{{store=\"redis\",state=\"{state}\"}}"));
     let close = |value: f64, expected: f64| (value - expected).abs() < f64::EPSILON;
     assert!(close(state("open"), 1.0) && close(state("closed"), 0.0) && close(state("half-open"), 0.0));
-    let changes = |state| recorded.counter(&format!("tollgate_breaker_changes_total{{state=\"{state}\"}}"));
+    let changes = |state| {
+        recorded.counter(&format!("tollgate_breaker_changes_total{{store=\"redis\",state=\"{state}\"}}"))
+    };
     assert_eq!((changes("open"), changes("half-open"), changes("closed")), (3, 2, 1));
+    let other = "tollgate_breaker_state{store=\"cassandra\",state=\"half-open\"}";
+    assert!(close(recorded.gauge(other), 1.0), "each store has its own state");
 }
 
 #[test]
 fn reconciliations_add_up() {
-    let recorded = after(&[Event::Reconciled { keys: 7, lost: 0 }, Event::Reconciled { keys: 5, lost: 30 }]);
-    assert_eq!(recorded.counter("tollgate_reconciliations_total"), 2);
-    assert_eq!(recorded.counter("tollgate_reconciled_keys_total"), 12);
-    assert_eq!(recorded.counter("tollgate_reconciliation_lost_tokens_total"), 30);
+    let reconciled = |keys, lost| Event::Reconciled { store: "redis", keys, lost };
+    let recorded = after(&[reconciled(7, 0), reconciled(5, 30)]);
+    assert_eq!(recorded.counter("tollgate_reconciliations_total{store=\"redis\"}"), 2);
+    assert_eq!(recorded.counter("tollgate_reconciled_keys_total{store=\"redis\"}"), 12);
+    assert_eq!(recorded.counter("tollgate_reconciliation_lost_tokens_total{store=\"redis\"}"), 30);
 }
 
 #[test]
@@ -121,15 +132,35 @@ fn sync_rounds_are_timed_in_seconds() {
 fn store_calls_are_timed_in_seconds_and_their_errors_counted_by_kind() {
     let full = StoreError::new(ErrorKind::Full, "no room");
     let late = StoreError::new(ErrorKind::Timeout, "too late");
-    let called = |millis, error| Event::StoreCalled { took: Duration::from_millis(millis), error };
+    let called = |millis, error| {
+        let took = Duration::from_millis(millis);
+        Event::StoreCalled { store: "redis", took, error }
+    };
     let recorded = after(&[
         called(500, None),
         called(1_500, Some(&late)),
         called(125, Some(&full)),
         called(2_000, Some(&late)),
     ]);
-    assert_eq!(recorded.histogram("tollgate_store_call_seconds"), [0.5, 1.5, 0.125, 2.0]);
-    assert_eq!(recorded.counter("tollgate_store_errors_total{kind=\"timeout\"}"), 2);
-    assert_eq!(recorded.counter("tollgate_store_errors_total{kind=\"full\"}"), 1);
+    assert_eq!(recorded.histogram("tollgate_store_call_seconds{store=\"redis\"}"), [0.5, 1.5, 0.125, 2.0]);
+    assert_eq!(recorded.counter("tollgate_store_errors_total{store=\"redis\",kind=\"timeout\"}"), 2);
+    assert_eq!(recorded.counter("tollgate_store_errors_total{store=\"redis\",kind=\"full\"}"), 1);
     assert_eq!(recorded.series().len(), 3, "{:?}", recorded.series());
+}
+
+/// Without a guarded store, nothing else counts a failed check.
+#[test]
+fn charges_that_are_not_decided_are_counted_by_limit_and_kind() {
+    let recorded = record(|| {
+        let limiter = Limiter::new(MemoryStore::new()).with_observer(Arc::new(Metrics::new()));
+        let (api, jobs) = (Limit::per_second(1).build("api"), Limit::concurrent(1).build("jobs"));
+        let (api, jobs) = (api.expect("valid"), jobs.expect("valid"));
+        assert!(limiter.charge_now(jobs.charge("a")).is_err());
+        assert!(limiter.check_all_now([api.charge("a"), jobs.charge("a")]).is_err());
+        assert!(limiter.refund_now(&jobs, "a", 1).is_err());
+    });
+    let errors =
+        |limit| recorded.counter(&format!("tollgate_errors_total{{limit=\"{limit}\",kind=\"unsupported\"}}"));
+    assert_eq!((errors("api"), errors("jobs")), (1, 3));
+    assert_eq!(recorded.series().len(), 2, "{:?}", recorded.series());
 }

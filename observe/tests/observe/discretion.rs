@@ -42,7 +42,7 @@ fn use_everything(observer: &Arc<dyn Observer>) {
     }
     assert!(errors.len() > 1, "the store returned no error");
     for error in &errors {
-        observer.observe(Event::StoreCalled { took: Duration::ZERO, error: Some(error) });
+        observer.observe(Event::StoreCalled { store: "redis", took: Duration::ZERO, error: Some(error) });
         let (limit, reason) = (limits()[0].clone(), FallbackReason::Failed(error.kind()));
         let decision = &RawDecision::allow(&limit.charge(KEY), Source::Fallback).into();
         observer.observe(Event::FellBack { limit: limit.name(), reason, decision });

@@ -39,22 +39,26 @@ fn assert_line(event: Event<'_>, level: Level, parts: &[&str]) {
 fn failures_are_warnings() {
     let error = StoreError::new(ErrorKind::Timeout, "no answer in time");
     let took = Duration::from_millis(20);
-    let called = Event::StoreCalled { took, error: Some(&error) };
+    let called = Event::StoreCalled { store: "redis", took, error: Some(&error) };
     assert_line(called, Level::WARN, &["kind=\"timeout\"", "no answer in time", "took=20ms", "count=1"]);
+    let failed = Event::Failed { limit: "api", error: &error };
+    assert_line(failed, Level::WARN, &["limit=\"api\"", "kind=\"timeout\"", "no answer in time", "count=1"]);
     let fallback = allowed(Source::Fallback);
     let fell_back =
         Event::FellBack { limit: "api", reason: FallbackReason::CircuitOpen, decision: &fallback };
     let parts = ["limit=\"api\"", "reason=\"circuit-open\"", "source=\"fallback\"", "count=1"];
     assert_line(fell_back, Level::WARN, &parts);
-    assert_line(Event::BreakerChanged { state: BreakerState::Open }, Level::WARN, &["state=\"open\""]);
-    assert_line(Event::Reconciled { keys: 4, lost: 2 }, Level::WARN, &["keys=4", "lost=2"]);
+    let opened = Event::BreakerChanged { store: "redis", state: BreakerState::Open };
+    assert_line(opened, Level::WARN, &["store=\"redis\"", "state=\"open\""]);
+    assert_line(Event::Reconciled { store: "redis", keys: 4, lost: 2 }, Level::WARN, &["keys=4", "lost=2"]);
 }
 
 #[test]
 fn recovery_is_information() {
-    assert_line(Event::BreakerChanged { state: BreakerState::HalfOpen }, Level::INFO, &["half-open"]);
-    assert_line(Event::BreakerChanged { state: BreakerState::Closed }, Level::INFO, &["state=\"closed\""]);
-    assert_line(Event::Reconciled { keys: 4, lost: 0 }, Level::INFO, &["keys=4"]);
+    let changed = |state| Event::BreakerChanged { store: "redis", state };
+    assert_line(changed(BreakerState::HalfOpen), Level::INFO, &["half-open"]);
+    assert_line(changed(BreakerState::Closed), Level::INFO, &["store=\"redis\"", "state=\"closed\""]);
+    assert_line(Event::Reconciled { store: "redis", keys: 4, lost: 0 }, Level::INFO, &["keys=4"]);
 }
 
 #[test]
@@ -72,7 +76,7 @@ fn routine_events_are_for_debugging() {
     let yes = allowed(Source::Store);
     assert_line(Event::Decided { limit: "api", decision: &yes }, Level::TRACE, &["limit=\"api\"", "allowed"]);
     let took = Duration::from_millis(3);
-    assert_line(Event::StoreCalled { took, error: None }, Level::TRACE, &["took=3ms"]);
+    assert_line(Event::StoreCalled { store: "redis", took, error: None }, Level::TRACE, &["took=3ms"]);
     let synchronized = Event::Synchronized { keys: 9, took, debt: 4, stale_for: Duration::ZERO, error: None };
     assert_line(synchronized, Level::TRACE, &["keys=9", "took=3ms", "debt=4"]);
 }
@@ -126,10 +130,10 @@ fn failed_calls_are_logged_once_per_interval_and_kind() {
     let took = Duration::ZERO;
     let lines = lines(|| {
         for error in [&late, &late, &full, &late] {
-            log.observe(Event::StoreCalled { took, error: Some(error) });
+            log.observe(Event::StoreCalled { store: "redis", took, error: Some(error) });
         }
         clock.advance(INTERVAL);
-        log.observe(Event::StoreCalled { took, error: Some(&late) });
+        log.observe(Event::StoreCalled { store: "redis", took, error: Some(&late) });
     });
     assert_eq!(counts(&lines), [1, 1, 3], "{lines:?}");
 }

@@ -36,9 +36,9 @@ use in_flight::Coalescer;
 /// batch are merged into one [run](tollgate_core::store::Run), so that a hot key costs next to nothing.
 ///
 /// ```
-/// use tollgate_core::{Limit, Limiter};
-/// use tollgate_resilience::Coalesced;
-/// # use tollgate_store_memory::MemoryStore;
+/// use tollgate::resilience::Coalesced;
+/// use tollgate::{Limit, Limiter};
+/// # use tollgate::memory::MemoryStore;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -79,7 +79,7 @@ pub struct Coalesced<S, C = SystemClock> {
 impl<S: Store + 'static> Coalesced<S> {
     /// Wraps a store with the default configuration.
     pub fn new(store: S) -> Self {
-        Self::builder(store).build()
+        Self::builder(store).build_valid()
     }
 
     /// Returns a builder, to configure the coalesced store.

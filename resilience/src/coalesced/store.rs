@@ -1,9 +1,10 @@
 //! The calls of a coalesced store.
 
 use std::future::Future;
+use std::sync::Arc;
 
 use tollgate_core::store::{Capability, Export, OwnedRequest, Run, RunVerdict, Store};
-use tollgate_core::{Charge, Clock, Decision, Key, Limit, Request, StoreError, Time, Verdict};
+use tollgate_core::{Charge, Clock, Decision, Key, Limit, Observer, Request, StoreError, Time, Verdict};
 
 use super::Coalesced;
 use super::batch::QueuedRequest;
@@ -80,6 +81,10 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Coalesced<S, C> {
 
     fn route(&self, charge: &Charge<'_>) -> u64 {
         self.store().route(charge)
+    }
+
+    fn attach_observer(&self, observer: &Arc<dyn Observer>) {
+        self.store().attach_observer(observer);
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {

@@ -34,6 +34,7 @@ struct WaiterTable {
     sender: Option<Waker>,
 }
 
+#[expect(clippy::large_enum_variant, reason = "one per waiting caller: a box would be one more allocation")]
 #[derive(Debug, Default)]
 enum WaiterState {
     /// The waiter has not been polled yet, or has taken its reply.

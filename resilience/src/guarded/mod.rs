@@ -39,20 +39,23 @@ use shares::Policies;
 /// A store with a deadline, a circuit breaker, and a fallback for when it fails.
 ///
 /// ```
-/// use tollgate_core::{Limit, Limiter};
-/// use tollgate_resilience::{FallbackStore, Guarded, OnFailure, Share};
-/// use tollgate_store_memory::MemoryStore;
+/// use tollgate::memory::MemoryStore;
+/// use tollgate::resilience::{FallbackStore, Guarded, OnFailure, Share};
+/// use tollgate::{Limit, Limiter};
 ///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let redis = MemoryStore::new(); // for a store that can fail
+/// let api = Limit::per_second(50).build("api")?;
+/// let login = Limit::per_minute(5).build("login")?;
 /// let guarded = Guarded::builder(redis)
 ///     .on_failure(FallbackStore::new(MemoryStore::new(), Share::one_of(10))) // ten processes share the limits
-///     .on_failure_of("login", OnFailure::Deny)
-///     .build();
+///     .on_failure_of(&login, OnFailure::Deny)
+///     .build()?;
 /// let limiter = Limiter::new(guarded);
-/// # let api = Limit::per_second(50).build("api")?;
 /// let decision = limiter.check_now(&api, "user:42"); // with a remote store: check(…).await
 /// # assert!(decision.is_allowed());
-/// # Ok::<(), tollgate_core::LimitError>(())
+/// # Ok(())
+/// # }
 /// ```
 ///
 /// # Deadline
@@ -106,7 +109,7 @@ pub struct Guarded<S> {
 impl<S: Store + 'static> Guarded<S> {
     /// Guards a store with the default configuration: a deadline of 20 ms, and charges are allowed while the store fails.
     pub fn new(store: S) -> Self {
-        Self::builder(store).build()
+        Self::builder(store).build_valid()
     }
 
     /// Returns a builder, to configure the guarded store.

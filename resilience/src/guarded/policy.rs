@@ -9,7 +9,7 @@ use tollgate_core::{Charge, Decision, Request, StoreError, Time, Verdict};
 /// The failure policy of a limit: what decides its charges when the store fails or is not called.
 ///
 /// Set by [`GuardedBuilder::on_failure`](crate::GuardedBuilder::on_failure) for all limits, and by
-/// [`on_failure_of`](crate::GuardedBuilder::on_failure_of) for the limits of one name. Default: [`Allow`](Self::Allow).
+/// [`on_failure_of`](crate::GuardedBuilder::on_failure_of) for single limits. Default: [`Allow`](Self::Allow).
 ///
 /// | | take, take up to, reserve, renew | debit, refund, release | reset |
 /// |---|---|---|---|
@@ -27,6 +27,16 @@ pub enum OnFailure {
     Fallback(FallbackStore),
 }
 
+impl OnFailure {
+    /// Returns whether this is a fallback for one of 0 processes.
+    pub(super) fn has_no_share(&self) -> bool {
+        match self {
+            Self::Allow | Self::Deny => false,
+            Self::Fallback(fallback) => fallback.share.of == 0,
+        }
+    }
+}
+
 impl From<FallbackStore> for OnFailure {
     fn from(fallback: FallbackStore) -> Self {
         Self::Fallback(fallback)
@@ -40,8 +50,8 @@ impl From<FallbackStore> for OnFailure {
 /// to be a limit, the charge is denied. What it grants is [reconciled](crate::Guarded#reconciliation) with the store.
 ///
 /// ```
-/// use tollgate_resilience::{FallbackStore, Share};
-/// use tollgate_store_memory::MemoryStore;
+/// use tollgate::memory::MemoryStore;
+/// use tollgate::resilience::{FallbackStore, Share};
 ///
 /// // Ten processes share each limit; during an outage, each continues with a tenth of it.
 /// let fallback = FallbackStore::new(MemoryStore::new(), Share::one_of(10));
@@ -87,9 +97,10 @@ pub struct Share {
 }
 
 impl Share {
-    /// Creates the share of one of `count` processes. `one_of(1)` is the whole limit, and so is `one_of(0)`.
+    /// Creates the share of one of `count` processes. `one_of(1)` is the whole limit; `one_of(0)` is an error of
+    /// [`GuardedBuilder::build`](crate::GuardedBuilder::build).
     pub const fn one_of(count: u32) -> Self {
-        Self { of: if count == 0 { 1 } else { count } }
+        Self { of: count }
     }
 }
 

@@ -126,7 +126,8 @@ impl<S: Store + 'static> ReconciledStore<S> {
         }
         let lost = self.pending.take_lost();
         if reconciled > 0 || lost > 0 {
-            self.telemetry.observe(Event::Reconciled { keys: reconciled, lost });
+            let store = self.telemetry.name();
+            self.telemetry.observe(Event::Reconciled { store, keys: reconciled, lost });
         }
         outcome
     }

@@ -7,7 +7,7 @@ macro_rules! stats {
         /// What a [`Guarded`](crate::Guarded) store has counted since it was built.
         ///
         /// Calls that the store answered are not counted: they are the hot path, and an
-        /// [observer](crate::GuardedBuilder::observer) sees them.
+        /// [observer](tollgate_core::Limiter::with_observer) sees them.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         #[non_exhaustive]
         pub struct GuardedStats {

@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 
 use tollgate_core::store::{Capability, Export, ImmediateStore, RawDecision, Run, RunVerdict, Store};
 use tollgate_core::{
-    Charge, Clock, Decision, ErrorKind, Key, Limit, Request, Source, StoreError, Time, Verdict,
+    Charge, Clock, Decision, ErrorKind, Key, Limit, Observer, Request, Source, StoreError, Time, Verdict,
 };
 
 use super::Guarded;
@@ -211,6 +212,12 @@ impl<S: Store + 'static> Store for Guarded<S> {
 
     fn route(&self, charge: &Charge<'_>) -> u64 {
         self.store().route(charge)
+    }
+
+    /// Keeps the first observer, and attaches it to the inner store.
+    fn attach_observer(&self, observer: &Arc<dyn Observer>) {
+        self.telemetry().attach_observer(observer);
+        self.store().attach_observer(observer);
     }
 
     /// Forwards the request if the circuit breaker is closed, and drops it otherwise. Leases are released on fallback

@@ -1,6 +1,6 @@
 //! The counters and the observer of a guarded store.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tollgate_core::{
     BreakerState, Clock, Decision, Event, FallbackReason, Observer, Source, StoreError, SystemClock, Time,
@@ -9,10 +9,11 @@ use tollgate_core::{
 use super::call::Failure;
 use super::stats::Counters;
 
-#[derive(Default)]
 pub(super) struct Telemetry {
+    /// The name of the store in events.
+    name: Box<str>,
     pub(super) counters: Counters,
-    observation: Option<Observation>,
+    observation: OnceLock<Observation>,
 }
 
 /// An observer, and the clock that measures calls for it. Without an observer, calls are not measured.
@@ -23,32 +24,47 @@ struct Observation {
 
 impl std::fmt::Debug for Telemetry {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Telemetry").field("stats", &self.counters.read()).finish_non_exhaustive()
+        let Self { name, counters, observation: _ } = self;
+        f.debug_struct("Telemetry")
+            .field("name", name)
+            .field("stats", &counters.read())
+            .finish_non_exhaustive()
     }
 }
 
 impl Telemetry {
-    pub(super) fn new(observer: Option<Arc<dyn Observer>>) -> Self {
-        let observation = observer.map(|observer| Observation { observer, clock: SystemClock::new() });
-        Self { observation, ..Self::default() }
+    pub(super) fn new(name: Box<str>) -> Self {
+        Self { name, counters: Counters::default(), observation: OnceLock::new() }
+    }
+
+    /// Sends events to `observer`, unless there is one already.
+    pub(super) fn attach_observer(&self, observer: &Arc<dyn Observer>) {
+        let observe = || Observation { observer: Arc::clone(observer), clock: SystemClock::new() };
+        self.observation.get_or_init(observe);
+    }
+
+    /// Returns the name of the store in events.
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(super) fn observe(&self, event: Event<'_>) {
-        if let Some(Observation { observer, .. }) = &self.observation {
+        if let Some(Observation { observer, .. }) = self.observation.get() {
             observer.observe(event);
         }
     }
 
     /// Returns the start time of a call, if calls are measured.
     pub(super) fn call_started(&self) -> Option<Time> {
-        self.observation.as_ref().map(|observation| observation.clock.now())
+        self.observation.get().map(|observation| observation.clock.now())
     }
 
     /// Reports the end of a call.
     pub(super) fn call_ended(&self, started: Option<Time>, failure: Option<&Failure>) {
-        if let (Some(Observation { observer, clock }), Some(started)) = (&self.observation, started) {
+        if let (Some(Observation { observer, clock }), Some(started)) = (self.observation.get(), started) {
             let error: Option<StoreError> = failure.cloned().map(Failure::into_error);
-            observer.observe(Event::StoreCalled { took: clock.now().since(started), error: error.as_ref() });
+            let (store, took) = (self.name(), clock.now().since(started));
+            observer.observe(Event::StoreCalled { store, took, error: error.as_ref() });
         }
     }
 
@@ -68,7 +84,7 @@ impl Telemetry {
             if state == BreakerState::Open {
                 self.counters.opened.increment();
             }
-            self.observe(Event::BreakerChanged { state });
+            self.observe(Event::BreakerChanged { store: self.name(), state });
         }
     }
 

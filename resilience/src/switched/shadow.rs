@@ -43,7 +43,7 @@ impl ShadowCounters {
     /// Counts the store's decision, and returns the decision for the caller. `None` if the store did not decide.
     pub(super) fn shadow(&self, charge: &Charge<'_>, decision: Option<Decision>) -> Decision {
         let shadowed = match &decision {
-            Some(decision) => decision.raw().shadowed(charge).into(),
+            Some(decision) => decision.shadowed(charge),
             None => RawDecision::allow(charge, Source::Switch).into(),
         };
         if !charge.is_peek() {

@@ -2,9 +2,10 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use tollgate_core::store::{Capability, Export, ImmediateStore, Run, RunVerdict, Store};
-use tollgate_core::{Charge, Clock, Decision, Key, Limit, Request, StoreError, Time, Verdict};
+use tollgate_core::{Charge, Clock, Decision, Key, Limit, Observer, Request, StoreError, Time, Verdict};
 
 use super::Switched;
 use super::handling::Handling;
@@ -137,6 +138,10 @@ impl<S: Store> Store for Switched<S> {
     #[inline]
     fn route(&self, charge: &Charge<'_>) -> u64 {
         self.store.route(charge)
+    }
+
+    fn attach_observer(&self, observer: &Arc<dyn Observer>) {
+        self.store.attach_observer(observer);
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {

@@ -43,9 +43,9 @@ pub struct SwitchState {
 /// [`Switched`](crate::Switched) store with these switches.
 ///
 /// ```
-/// use tollgate_core::{Limit, Limiter};
-/// use tollgate_resilience::Switched;
-/// use tollgate_store_memory::MemoryStore;
+/// use tollgate::memory::MemoryStore;
+/// use tollgate::resilience::Switched;
+/// use tollgate::{Limit, Limiter};
 ///
 /// let api = Limit::per_hour(1).build("api")?;
 /// let store = Switched::new(MemoryStore::new());
@@ -64,7 +64,7 @@ pub struct SwitchState {
 /// assert!(limiter.check_now(&api, "user:42").is_allowed());
 /// switches.deny("user:42");
 /// assert!(limiter.check_now(&api, "user:42").is_denied());
-/// # Ok::<(), tollgate_core::LimitError>(())
+/// # Ok::<(), tollgate::LimitError>(())
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Switches(Arc<LiveTable>);

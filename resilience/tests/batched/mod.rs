@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libtest_mimic::Arguments;
 use tollgate_conformance::{Subject, trials};
 use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
-use tollgate_core::{Charge, Clock, Decision, Key, Limit, Request, StoreError, Time, Verdict};
+use tollgate_core::{Charge, Clock, Decision, Key, Limit, Observer, Request, StoreError, Time, Verdict};
 use tollgate_resilience::Coalesced;
 
 use crate::delayed::{BACKGROUND, DelayedStore};
@@ -27,7 +27,7 @@ impl<T: Subject> Subject for BatchedSubject<T> {
     async fn open(&self) -> Self::Store {
         let inner = Arc::new(DelayedStore::new(self.subject.open().await));
         let background = Limit::per_hour(1).build(BACKGROUND).expect("valid");
-        let store = Coalesced::builder(Arc::clone(&inner)).max_in_flight(1).build();
+        let store = Coalesced::builder(Arc::clone(&inner)).max_in_flight(1).build().expect("valid");
         BatchedStore { store, inner, background, counts: Arc::clone(&self.counts) }
     }
 
@@ -79,6 +79,10 @@ impl<S: Store + 'static> Store for BatchedStore<S> {
 
     fn route(&self, charge: &Charge<'_>) -> u64 {
         self.store.route(charge)
+    }
+
+    fn attach_observer(&self, observer: &Arc<dyn Observer>) {
+        self.store.attach_observer(observer);
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {

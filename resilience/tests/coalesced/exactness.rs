@@ -17,7 +17,7 @@ const EACH: usize = 20;
 async fn a_thousand_tasks_are_granted_exactly_the_limit() {
     let inner =
         Arc::new(DelayedStore::new(tollgate_store_memory::MemoryStore::config().max_keys(1_024).build()));
-    let store = Coalesced::builder(Arc::clone(&inner)).max_in_flight(2).build();
+    let store = Coalesced::builder(Arc::clone(&inner)).max_in_flight(2).build().expect("valid");
     let (hot, own) = (Limit::per_hour(7_001), Limit::per_hour(15));
     let (hot, own) = (hot.build("hot").expect("valid"), own.build("own").expect("valid"));
     let mut tasks = JoinSet::new();

@@ -63,7 +63,7 @@ impl Fixture {
         });
         let clock = ManualClock::default();
         let builder = Coalesced::builder(Arc::clone(&script)).clock(clock.clone()).max_in_flight(1);
-        Self { store: configure(builder).build(), script, clock }
+        Self { store: configure(builder).build().expect("valid"), script, clock }
     }
 
     pub(crate) fn failing(self, call: usize, fault: Fault) -> Self {

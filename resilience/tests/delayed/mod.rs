@@ -1,9 +1,10 @@
 //! A store that never replies at once, and that counts direct and batched requests.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
-use tollgate_core::{Charge, Clock, Decision, Key, Limit, Request, StoreError, Time, Verdict};
+use tollgate_core::{Charge, Clock, Decision, Key, Limit, Observer, Request, StoreError, Time, Verdict};
 
 /// Yields before each call, so that calls overlap.
 pub(crate) struct DelayedStore<S> {
@@ -62,6 +63,10 @@ impl<S: Store> Store for DelayedStore<S> {
 
     fn route(&self, charge: &Charge<'_>) -> u64 {
         self.store.route(charge)
+    }
+
+    fn attach_observer(&self, observer: &Arc<dyn Observer>) {
+        self.store.attach_observer(observer);
     }
 
     fn decide_detached(&self, request: Request<'_>, now: Time) {

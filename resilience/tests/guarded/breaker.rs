@@ -47,7 +47,8 @@ async fn the_breaker_goes_from_closed_to_open_to_half_open_and_back() {
     assert_eq!(fixture.guarded.breaker_state(), BreakerState::Closed);
     assert_eq!(
         fixture.events.starting_with("breaker"),
-        ["open", "half-open", "open", "half-open", "closed"].map(|state| format!("breaker: {state}"))
+        ["open", "half-open", "open", "half-open", "closed"]
+            .map(|state| format!("breaker: {state} of store"))
     );
     assert_eq!(fixture.guarded.stats().opened, 2);
     assert_eq!(fixture.events.starting_with("called: timeout").len(), 6);

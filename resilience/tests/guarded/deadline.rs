@@ -58,7 +58,7 @@ async fn the_deadline_can_be_configured() {
 
 #[test]
 fn a_store_that_never_waits_needs_no_runtime() {
-    let guarded = Guarded::builder(MemoryStore::new()).on_failure(OnFailure::Deny).build();
+    let guarded = Guarded::builder(MemoryStore::new()).on_failure(OnFailure::Deny).build().expect("valid");
     let limit = Limit::per_second(10).build("api").expect("valid");
     let (charge, now) = (limit.charge("a"), Time::from_secs(1_790_000_000));
     let mut call = pin!(guarded.decide_one(&charge, &now));

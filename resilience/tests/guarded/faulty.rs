@@ -169,11 +169,12 @@ impl Observer for EventLog {
             Event::FellBack { limit, reason, decision } => {
                 format!("fell back: {limit}, {reason}, {}", decision.source())
             }
-            Event::BreakerChanged { state } => format!("breaker: {state}"),
-            Event::Reconciled { keys, lost } => format!("reconciled: {keys}, lost {lost}"),
+            Event::BreakerChanged { store, state } => format!("breaker: {state} of {store}"),
+            Event::Reconciled { keys, lost, .. } => format!("reconciled: {keys}, lost {lost}"),
             Event::StoreCalled { error, .. } => {
                 format!("called: {}", error.map_or("fine", |error| error.kind().as_str()))
             }
+            Event::Failed { limit, error } => format!("failed: {limit}, {}", error.kind()),
             _ => return,
         };
         self.0.lock().expect("not poisoned").push(line);
@@ -201,7 +202,8 @@ impl Fixture {
     ) -> Self {
         let (clock, events) = (ManualClock::default(), Arc::new(EventLog::default()));
         let builder = configure(Guarded::builder(faulty.clone()));
-        let guarded = builder.observer(Arc::clone(&events) as _).build();
+        let guarded = builder.build().expect("valid");
+        guarded.attach_observer(&(Arc::clone(&events) as _));
         Self { faulty, guarded, clock, events }
     }
 

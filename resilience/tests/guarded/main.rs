@@ -2,6 +2,7 @@
 
 mod actions;
 mod breaker;
+mod configuration;
 mod deadline;
 mod faulty;
 mod panics;

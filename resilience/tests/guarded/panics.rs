@@ -17,9 +17,9 @@ fn api() -> Limit {
 #[tokio::test]
 async fn a_panic_of_the_store_is_a_failed_call() {
     for fault in [Fault::Panic, Fault::PanicAfterWaiting] {
-        let fixture =
-            Fixture::new(|builder| builder.on_failure(half()).on_failure_of("closed", OnFailure::Deny));
         let (api, closed) = (api(), Limit::per_second(10).build("closed").expect("valid"));
+        let fixture =
+            Fixture::new(|builder| builder.on_failure(half()).on_failure_of(&closed, OnFailure::Deny));
         fixture.faulty.inject(fault);
         assert_eq!(fixture.check(&api, "a").await.source(), Source::Fallback);
         assert!(fixture.check(&closed, "a").await.is_denied());
@@ -93,7 +93,7 @@ async fn a_panic_of_the_fallback_store_denies() {
 
 #[tokio::test]
 async fn a_panic_before_the_first_await_is_caught() {
-    let guarded = Guarded::builder(PanickingStore).on_failure(OnFailure::Deny).build();
+    let guarded = Guarded::builder(PanickingStore).on_failure(OnFailure::Deny).build().expect("valid");
     let (api, now) = (api(), Time::from_secs(1_790_000_000));
     assert!(guarded.decide_one(&api.charge("a"), &now).await.expect("a decision").is_denied());
     assert!(guarded.decide(Request::new(&[api.charge("a")]), now).await.expect("a decision").is_denied());
@@ -102,14 +102,10 @@ async fn a_panic_before_the_first_await_is_caught() {
 
 #[test]
 fn panics_of_immediate_stores_are_caught_without_a_runtime() {
-    let guarded = Arc::new(
-        Guarded::builder(PanickingStore)
-            .on_failure_of("closed", OnFailure::Deny)
-            .failure_threshold(3, 3)
-            .build(),
-    );
-    let limiter = Limiter::new(Arc::clone(&guarded));
     let (api, closed) = (api(), Limit::per_second(10).build("closed").expect("valid"));
+    let builder = Guarded::builder(PanickingStore).on_failure_of(&closed, OnFailure::Deny);
+    let guarded = Arc::new(builder.failure_threshold(3, 3).build().expect("valid"));
+    let limiter = Limiter::new(Arc::clone(&guarded));
     assert!(limiter.check_now(&api, "a").is_allowed());
     assert!(limiter.check_now(&closed, "a").is_denied());
     assert!(limiter.check_all_now([api.charge("a"), closed.charge("a")]).expect("a decision").is_denied());

@@ -14,14 +14,14 @@ fn limit(name: &str) -> Limit {
 
 #[tokio::test]
 async fn every_limit_has_its_own_policy() {
+    let (shared, open, closed) = (limit("shared"), limit("open"), limit("closed"));
     let fixture = Fixture::new(|builder| {
         builder
             .on_failure(half())
-            .on_failure_of("open", OnFailure::Allow)
-            .on_failure_of("closed", OnFailure::Deny)
+            .on_failure_of(&open, OnFailure::Allow)
+            .on_failure_of(&closed, OnFailure::Deny)
             .failure_threshold(64, 64)
     });
-    let (shared, open, closed) = (limit("shared"), limit("open"), limit("closed"));
     for limit in [&shared, &open, &closed] {
         assert_eq!(fixture.check(limit, "a").await.source(), Source::Store);
     }
@@ -64,15 +64,15 @@ async fn the_default_policy_is_allow() {
 
 #[tokio::test]
 async fn a_request_passes_if_all_policies_allow_it_and_debits_nothing_otherwise() {
+    let (shared, open, closed, other_store) =
+        (limit("shared"), limit("open"), limit("closed"), limit("other store"));
     let fixture = Fixture::new(|builder| {
         builder
             .on_failure(half())
-            .on_failure_of("open", OnFailure::Allow)
-            .on_failure_of("closed", OnFailure::Deny)
-            .on_failure_of("other store", FallbackStore::new(MemoryStore::new(), Share::one_of(5)))
+            .on_failure_of(&open, OnFailure::Allow)
+            .on_failure_of(&closed, OnFailure::Deny)
+            .on_failure_of(&other_store, FallbackStore::new(MemoryStore::new(), Share::one_of(5)))
     });
-    let (shared, open, closed, other_store) =
-        (limit("shared"), limit("open"), limit("closed"), limit("other store"));
     fixture.open_breaker(&shared).await;
 
     let verdict =

@@ -24,6 +24,14 @@ pub(crate) const KEY: &str = "user:42";
 /// The limits, by their policies: fail open, fail closed, and a fallback store with half of the limit.
 pub(crate) const POLICIES: [&str; 3] = ["open", "closed", "shared"];
 
+fn policy(name: &str) -> OnFailure {
+    match name {
+        "open" => OnFailure::Allow,
+        "closed" => OnFailure::Deny,
+        _ => FallbackStore::new(MemoryStore::new(), Share::one_of(2)).into(),
+    }
+}
+
 pub(crate) struct Fixture {
     redis: RedisStore,
     pub(crate) guarded: Arc<Guarded<RedisStore>>,
@@ -37,17 +45,17 @@ impl Fixture {
         let config = Config::new(redis.url()).require_reachable().reconnect_backoff(backoff, 4 * backoff);
         let redis = config.connect().await.expect("a running server");
         let breaker = Arc::new(Transitions::default());
-        let guarded = Guarded::builder(redis.clone())
-            .on_failure_of("open", OnFailure::Allow)
-            .on_failure_of("closed", OnFailure::Deny)
-            .on_failure_of("shared", FallbackStore::new(MemoryStore::new(), Share::one_of(2)))
-            .deadline(DEADLINE)
-            .open_for(Duration::from_millis(100), Duration::from_millis(400))
-            .observer(Arc::clone(&breaker) as _)
-            .build();
         // So long that no window ends during the test.
         let long = Limit::per(400_000, Duration::from_secs(300 * 86_400)).fixed_window();
         let limits = POLICIES.map(|name| LimitBuilder::clone(&long).build(name).expect("valid"));
+        let mut builder = Guarded::builder(redis.clone())
+            .deadline(DEADLINE)
+            .open_for(Duration::from_millis(100), Duration::from_millis(400));
+        for limit in &limits {
+            builder = builder.on_failure_of(limit, policy(limit.name()));
+        }
+        let guarded = builder.build().expect("valid");
+        guarded.attach_observer(&(Arc::clone(&breaker) as _));
         Self { redis, guarded: Arc::new(guarded), breaker, limits }
     }
 

@@ -41,7 +41,7 @@ pub(crate) struct Transitions(Mutex<Vec<BreakerState>>);
 
 impl Observer for Transitions {
     fn observe(&self, event: Event<'_>) {
-        if let Event::BreakerChanged { state } = event {
+        if let Event::BreakerChanged { state, .. } = event {
             self.0.lock().expect("not poisoned").push(state);
         }
     }

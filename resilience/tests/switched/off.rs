@@ -184,7 +184,7 @@ fn waiting_and_leases_work_while_everything_is_off() {
     for _ in 0..3 {
         let decision = ready(limiter.until_ready(&api, "a", Duration::from_secs(1))).expect("a decision");
         assert!(decision.is_allowed());
-        let lease = ready(limiter.acquire(&flight, "a")).expect("a decision");
+        let lease = ready(limiter.acquire_lease(&flight, "a")).expect("a decision");
         assert!(lease.is_held() && ready(limiter.renew(&lease)).expect("a decision").is_allowed());
         ready(limiter.release(lease)).expect("a decision");
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tollgate_core::store::{ImmediateStore, Store};
 use tollgate_core::{
     Action, Decision, ErrorKind, Event, IdempotencyKey, LeaseId, Limit, Limiter, ManualClock, Observer,
-    Request, Source,
+    Request, Reservation, Source,
 };
 use tollgate_resilience::{ShadowStats, Switched};
 
@@ -239,4 +239,42 @@ fn an_observer_sees_shadowed_decisions() {
     let expected =
         [Source::Store, Source::Shadow, Source::Shadow, Source::Store].map(|source| line(true, source));
     assert_eq!(*log.0.lock().expect("not poisoned"), expected);
+}
+
+/// In shadow mode a caller starts at once, whatever the store decided. Cancelling reverses what the store debited.
+#[test]
+fn cancelling_a_shadowed_reservation_undoes_what_the_store_debited() {
+    let hour = Duration::from_secs(60 * 60);
+    for now in [false, true] {
+        let limiter = Limiter::with_clock(Switched::new(RecordingStore::new()), ManualClock::at(NOW));
+        let api = limit("api", 4);
+        limiter.store().switches().shadow("api");
+        let reserve = |max_wait| {
+            let reservation = ready(limiter.reserve(&api, "a", max_wait)).expect("buckets reserve");
+            assert_eq!((reservation.is_allowed(), reservation.start_after()), (true, Duration::ZERO));
+            reservation
+        };
+        let cancel = |reservation: &mut Reservation<'_>| {
+            if now {
+                limiter.cancel_now(reservation)
+            } else {
+                ready(limiter.cancel(reservation)).expect("a decision")
+            }
+        };
+        limiter.debit_now(&api, "a", 6).expect("supported");
+        let debt = || limiter.peek_now(&api, "a").debt();
+        // The store reserved it, to start later.
+        let mut delayed = reserve(hour);
+        assert_eq!((delayed.decision().source(), debt()), (Source::Shadow, 3));
+        assert_eq!((cancel(&mut delayed).granted(), debt()), (1, 2));
+        // The store denied it.
+        let mut denied = reserve(Duration::ZERO);
+        assert_eq!((denied.decision().source(), debt()), (Source::Shadow, 2));
+        assert_eq!((cancel(&mut denied).granted(), debt()), (0, 2));
+        // The store failed.
+        limiter.store().store().fail("api", unavailable());
+        let mut undecided = reserve(hour);
+        assert_eq!((undecided.decision().source(), debt()), (Source::Switch, 2));
+        assert_eq!((cancel(&mut undecided).granted(), debt()), (0, 2));
+    }
 }

@@ -35,7 +35,11 @@ where
 
 /// Guards a store so that a fallback fails the trial: it denies. The deadline is long enough for a busy machine.
 pub(crate) fn guarded<S: Store + 'static>(store: S) -> Guarded<S> {
-    Guarded::builder(store).on_failure(OnFailure::Deny).deadline(Duration::from_secs(20)).build()
+    Guarded::builder(store)
+        .on_failure(OnFailure::Deny)
+        .deadline(Duration::from_secs(20))
+        .build()
+        .expect("valid")
 }
 
 /// Sets switches of other limits, and lists the keys of trials in no namespace or in another one.

@@ -1,9 +1,12 @@
 //! Connections that close before the reply arrives, or while idle.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tollgate_core::store::Store;
-use tollgate_core::{Action, Effect, ErrorKind, IdempotencyKey, Limit, Limiter, Request, Time};
+use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
+use tollgate_core::{
+    Action, Effect, ErrorKind, IdempotencyKey, Key, Limit, Limiter, Request, StoreError, Time, Verdict,
+};
 use tollgate_store_redis::{Config, RedisStore};
 use tollgate_testkit::Redis;
 
@@ -18,7 +21,7 @@ async fn behind(proxy: &RedisProxy) -> Limiter<RedisStore> {
     let limiter = Limiter::new(store);
     let _ = in_time(limiter.check(&daily(9), "warm")).await.expect("a decision");
     let _ = in_time(limiter.debit(&daily(9), "warm", 1)).await.expect("a decision");
-    in_time(limiter.acquire(&slots(), "warm")).await.expect("a decision").is_held();
+    in_time(limiter.acquire_lease(&slots(), "warm")).await.expect("a decision").is_held();
     limiter
 }
 
@@ -71,7 +74,7 @@ async fn idempotent_calls_whose_reply_is_lost_are_retried_and_count_once() {
     assert_eq!(used(&direct, &limit).await, 5);
 
     proxy.drop_next_reply();
-    let lease = in_time(limiter.acquire(&slots, KEY)).await.expect("a retry");
+    let lease = in_time(limiter.acquire_lease(&slots, KEY)).await.expect("a retry");
     assert!(lease.is_held() && proxy.has_dropped());
     assert_eq!(used(&direct, &slots).await, 1);
     proxy.drop_next_reply();
@@ -96,6 +99,57 @@ async fn idempotent_calls_whose_reply_is_lost_are_retried_and_count_once() {
     }
     proxy.drop_next_reply();
     assert!(in_time(exactly.check(&limit, KEY)).await.expect("a retry").is_denied());
+}
+
+/// Executes every call on Redis, and loses the answers while told to, after the store's own repetitions.
+struct LosesAnswers(RedisStore, AtomicBool);
+
+impl Store for LosesAnswers {
+    fn capability(&self) -> Capability {
+        self.0.capability()
+    }
+
+    async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
+        let verdict = self.0.decide(request, now).await?;
+        if self.1.load(Ordering::Relaxed) {
+            return Err(StoreError::new(ErrorKind::Unavailable, "injected").with_unknown_effect());
+        }
+        Ok(verdict)
+    }
+
+    async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {
+        self.0.decide_batch(batch, now).await
+    }
+
+    async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
+        self.0.export(limit, key, now).await
+    }
+}
+
+#[tokio::test]
+async fn a_reservation_that_is_cancelled_again_after_a_lost_answer_is_refunded_once() {
+    let redis = Redis::start(&[]).await;
+    let proxy = RedisProxy::to(&redis).await;
+    let (behind, direct) = (behind(&proxy).await, limiter(&redis).await);
+    let limit = Limit::per_day(10).build("calls").expect("valid");
+    let losing = Limiter::new(LosesAnswers(behind.into_store(), AtomicBool::new(false)));
+    let debt = async || in_time(direct.peek(&limit, KEY)).await.expect("a decision").debt();
+    in_time(losing.debit(&limit, KEY, 14)).await.expect("a decision");
+    let week = Duration::from_secs(7 * 24 * 60 * 60);
+    let mut reservation = in_time(losing.reserve(&limit, KEY, week)).await.expect("buckets reserve");
+    assert!(reservation.is_allowed());
+    assert_eq!(debt().await, 5);
+    losing.store().1.store(true, Ordering::Relaxed);
+    for _ in 0..3 {
+        // Lost on the wire, and lost again by the caller.
+        proxy.drop_next_reply();
+        assert!(in_time(losing.cancel(&mut reservation)).await.is_err());
+        assert!(proxy.has_dropped());
+        assert_eq!(debt().await, 4);
+    }
+    losing.store().1.store(false, Ordering::Relaxed);
+    assert_eq!(in_time(losing.cancel(&mut reservation)).await.expect("a decision").granted(), 1);
+    assert_eq!(debt().await, 4, "refunded once");
 }
 
 #[tokio::test]

@@ -23,12 +23,15 @@ use tollgate_core::{BreakerState, Time};
 
 pub(super) use probe::{Probe, Recovered};
 
+/// The most calls whose outcomes are kept: one bit each.
+pub(super) const MAX_OF_LAST: u32 = 64;
+
 /// When the breaker opens, for how long, and what closes it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BreakerConfig {
     /// How many failures open it.
     pub(super) failures: u32,
-    /// How many of the last calls these failures are counted in. At most 64.
+    /// How many of the last calls these failures are counted in. At most [`MAX_OF_LAST`].
     pub(super) of_last: u32,
     /// How long it stays open the first time.
     pub(super) open_for: Duration,
@@ -187,9 +190,8 @@ impl CircuitBreaker {
         }
         let outcomes = self.outcomes.load(Ordering::Relaxed) << 1 | 1;
         self.outcomes.store(outcomes, Ordering::Relaxed);
-        let of_last = self.config.of_last.clamp(1, 64);
-        let failures = (outcomes & u64::MAX >> (64 - of_last)).count_ones();
-        if failures < self.config.failures.clamp(1, of_last) {
+        let failures = (outcomes & u64::MAX >> (MAX_OF_LAST - self.config.of_last)).count_ones();
+        if failures < self.config.failures {
             return None;
         }
         Some(self.open(&mut recovery, now))

@@ -1,5 +1,11 @@
 //! Tests of the limiter, on the memory store and a manual clock.
 
+mod permits;
+mod reservations;
+mod several;
+mod stores;
+mod waiting;
+
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
@@ -252,17 +258,17 @@ fn a_cancelled_reservation_refunds_what_no_later_one_queued_behind() {
     let limit = limit(Limit::per_second(1));
     assert!(limiter.check_now(&limit, "key").is_allowed());
     let minute = Duration::from_secs(60);
-    let first = limiter.reserve_now(&limit, "key", minute).expect("buckets reserve");
-    let second = limiter.reserve_now(&limit, "key", minute).expect("buckets reserve");
+    let mut first = limiter.reserve_now(&limit, "key", minute).expect("buckets reserve");
+    let mut second = limiter.reserve_now(&limit, "key", minute).expect("buckets reserve");
     assert_eq!((first.start_after(), second.start_after()), (Duration::from_secs(1), Duration::from_secs(2)));
-    assert_eq!(limiter.cancel_now(first).granted(), 0, "the second queued behind it");
-    assert_eq!(limiter.cancel_now(second).granted(), 1);
-    let third = ready(limiter.reserve(&limit, "key", minute)).expect("buckets reserve");
+    assert_eq!(limiter.cancel_now(&mut first).granted(), 0, "the second queued behind it");
+    assert_eq!(limiter.cancel_now(&mut second).granted(), 1);
+    let mut third = ready(limiter.reserve(&limit, "key", minute)).expect("buckets reserve");
     assert_eq!(third.start_after(), Duration::from_secs(2));
-    assert_eq!(ready(limiter.cancel(third)).expect("the memory store never fails").granted(), 1);
-    let never = limiter.reserve_now(&limit, "key", Duration::ZERO).expect("buckets reserve");
+    assert_eq!(ready(limiter.cancel(&mut third)).expect("the memory store never fails").granted(), 1);
+    let mut never = limiter.reserve_now(&limit, "key", Duration::ZERO).expect("buckets reserve");
     assert!(!never.is_allowed());
-    assert!(limiter.cancel_now(never).is_denied(), "there is nothing to refund");
+    assert!(limiter.cancel_now(&mut never).is_denied(), "there is nothing to refund");
 }
 
 #[test]
@@ -273,7 +279,9 @@ fn an_unsupported_action_is_an_error_with_a_reason() {
         limiter.reserve_now(&window, "key", Duration::from_secs(1)).expect_err("windows cannot reserve");
     assert_eq!(error.kind(), ErrorKind::Unsupported);
     assert!(error.to_string().contains("`limit`") && error.to_string().contains("retry_after"), "{error}");
-    assert!(limiter.acquire_now(&window, "key").expect_err("no leases").to_string().contains("concurrency"));
+    assert!(
+        limiter.acquire_lease_now(&window, "key").expect_err("no leases").to_string().contains("concurrency")
+    );
     let jobs = Limit::concurrent(1).build("jobs").expect("valid");
     assert!(limiter.refund_now(&jobs, "key", 1).expect_err("no refunds").to_string().contains("release"));
     let error = ready(limiter.debit(&window, "key", u32::MAX)).expect_err("too large");
@@ -284,15 +292,15 @@ fn an_unsupported_action_is_an_error_with_a_reason() {
 fn leases_are_held_renewed_and_released() {
     let (limiter, clock) = limiter();
     let jobs = limit(Limit::concurrent(1).lease(Duration::from_secs(10)));
-    let lease = limiter.acquire_now(&jobs, "key").expect("a concurrency limit");
+    let lease = limiter.acquire_lease_now(&jobs, "key").expect("a concurrency limit");
     assert!(lease.is_held());
-    assert!(!limiter.acquire_now(&jobs, "key").expect("a concurrency limit").is_held());
+    assert!(!limiter.acquire_lease_now(&jobs, "key").expect("a concurrency limit").is_held());
     clock.advance(Duration::from_secs(9));
     assert!(limiter.renew_now(&lease).is_allowed());
     clock.advance(Duration::from_secs(9));
-    assert!(!ready(limiter.acquire(&jobs, "key")).expect("a concurrency limit").is_held());
+    assert!(!ready(limiter.acquire_lease(&jobs, "key")).expect("a concurrency limit").is_held());
     limiter.release_now(lease);
-    let next = ready(limiter.acquire(&jobs, "key")).expect("a concurrency limit");
+    let next = ready(limiter.acquire_lease(&jobs, "key")).expect("a concurrency limit");
     assert!(next.is_held());
     assert!(ready(limiter.renew(&next)).expect("the memory store never fails").is_allowed());
     ready(limiter.release(next)).expect("the memory store never fails");
@@ -377,62 +385,4 @@ fn a_maximum_wait_that_is_exactly_long_enough_suffices() {
     assert!(poll(caller.as_mut()).is_pending());
     clock.advance(Duration::from_secs(1));
     assert!(is_allowed(&poll(caller.as_mut())));
-}
-
-#[test]
-fn a_permit_is_released_when_it_is_dropped() {
-    let (limiter, clock) = limiter();
-    let (limiter, jobs) = (Arc::new(limiter), limit(Limit::concurrent(1).lease(Duration::from_secs(60))));
-    for _ in 0..3 {
-        let permit = ready(limiter.permit(&jobs, "key")).expect("a concurrency limit");
-        assert!(permit.is_held());
-        let second = limiter.permit_now(&jobs, "key").expect("a concurrency limit");
-        assert!(!second.is_held() && second.decision().is_denied());
-        drop(second);
-        assert_eq!(
-            limiter.peek_now(&jobs, "key").remaining(),
-            0,
-            "a permit that is not held releases nothing"
-        );
-    }
-    limiter.permit_now(&jobs, "key").expect("a concurrency limit").forget();
-    assert!(
-        !limiter.permit_now(&jobs, "key").expect("a concurrency limit").is_held(),
-        "kept until it expires"
-    );
-    clock.advance(Duration::from_secs(60));
-    assert!(limiter.permit_now(&jobs, "key").expect("a concurrency limit").is_held());
-    let error = limiter.permit_now(&Limit::per_second(1).build("api").expect("valid"), "key");
-    assert_eq!(error.expect_err("no leases").kind(), ErrorKind::Unsupported);
-}
-
-#[cfg(feature = "tokio")]
-#[tokio::test]
-async fn a_renewed_permit_outlives_its_lease_and_notices_when_it_is_lost() {
-    let clock = ManualClock::default();
-    let limiter = Arc::new(Limiter::with_clock(MemoryStore::new(), clock.clone()));
-    let jobs = limit(Limit::concurrent(1).lease(Duration::from_secs(60)));
-    let permit = limiter.renewed_permit(&jobs, "key").await.expect("a concurrency limit");
-    for _ in 0..30 {
-        // Lets the renewing task run until it sleeps again.
-        for _ in 0..10 {
-            tokio::task::yield_now().await;
-        }
-        clock.advance(Duration::from_secs(20));
-    }
-    assert!(permit.is_held(), "renewed for ten minutes");
-    assert!(!limiter.permit_now(&jobs, "key").expect("a concurrency limit").is_held());
-    for _ in 0..10 {
-        tokio::task::yield_now().await;
-    }
-    // The reset removes the lease, so the next renewal fails.
-    limiter.reset_now(&jobs, "key");
-    clock.advance(Duration::from_secs(20));
-    while !permit.is_lost() {
-        tokio::task::yield_now().await;
-    }
-    assert!(!permit.is_held());
-    let other = limiter.permit_now(&jobs, "key").expect("a concurrency limit");
-    drop(permit);
-    assert!(other.is_held() && limiter.peek_now(&jobs, "key").is_denied(), "a lost permit releases nothing");
 }
