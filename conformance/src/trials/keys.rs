@@ -12,7 +12,7 @@ pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>, replay_steps: usize) 
     plan.add("key_isolation::namespaces", namespaces);
     plan.add("key_isolation::limits", limits);
     plan.add("key_isolation::names_that_look_alike", look_alikes);
-    plan.add("key_isolation::many_keys", move |fixture| many(fixture, replay_steps.max(200)));
+    plan.add("key_isolation::many_keys", move |fixture| many(fixture, (replay_steps / 3).max(200)));
     plan.add("hostile_keys", hostile);
     plan.add("hostile_keys::under_several_limits", hostile_under_several_limits);
 }
