@@ -32,7 +32,7 @@
 //! - **A flood of keys is no way to get a quota back.** The evicted state is the one that has used the smallest part of
 //!   its capacity, of a sample. Exhausted and blocked keys are kept as long as a sample of 128 has anything else; a
 //!   state in the lock-free table is never evicted. Leases have room of their own, so that no other state evicts
-//!   them. What remains: who exhausts as many keys as fit has exhausted keys evicted, in turn and not the oldest
+//!   them. What remains: who exhausts as many keys as fit has exhausted keys evicted, at random and not the oldest
 //!   first. [`Stats::evicted_exhausted`] counts them.
 //! - **Keys are not stored**, only a hash with a secret seed.
 //! - **The caller's clock decides.** Share a store together with its limiter, or at least with one clock. Time does

@@ -85,7 +85,7 @@ impl Shard {
         if entry.state.is_fresh(now) {
             return None;
         }
-        let made = room.make_room(now);
+        let made = room.make_room(key, now);
         room.insert(key, entry);
         self.horizon = self.horizon.max(made.expired_at);
         let leases = kind == AlgorithmKind::Concurrency;

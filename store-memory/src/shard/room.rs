@@ -72,8 +72,8 @@ pub(crate) struct Entry {
 
 impl Entry {
     /// Returns whether evicting this entry loses less than evicting the other one: less of its capacity is used, or as
-    /// much but for less than half of the time. Of entries that are alike, the one that the cursor reaches first is
-    /// evicted, and not the oldest, whose owner may have flooded the store since.
+    /// much but for less than half of the time. Of entries that are alike, any is evicted: if it were the oldest, its
+    /// owner could flood the store to be rid of it, and if it were the newest, a new key would never be limited.
     fn is_worth_less(&self, other: &Self, now: Time) -> bool {
         let lifetime = |entry: &Self| entry.state.fresh_at().nanos().saturating_sub(now.nanos());
         match self.usage.cmp(other.usage) {
@@ -131,8 +131,12 @@ impl Room {
         self.entries.insert(key, entry);
     }
 
-    /// Removes some expired entries. If the room is full of live ones, evicts the least used of a sample.
-    pub(crate) fn make_room(&mut self, now: Time) -> Removed {
+    /// Makes room for the entry of `key`: removes some expired entries. If the room is full of live ones, evicts the least
+    /// used of a sample.
+    pub(crate) fn make_room(&mut self, key: u128, now: Time) -> Removed {
+        if self.entries.len() >= self.max_entries {
+            self.cursor = self.random_index(key);
+        }
         let mut expired_at = Time::EPOCH;
         let mut least_used: Option<usize> = None;
         let mut examined = 0;
@@ -161,6 +165,12 @@ impl Room {
             Some(_) | None => None,
         };
         Removed { expired_at, evicted }
+    }
+
+    /// Returns where the sample starts: nobody can predict a keyed hash, so of entries that are alike any may be evicted.
+    #[expect(clippy::cast_possible_truncation, reason = "any bits of the hash will do")]
+    fn random_index(&self, key: u128) -> usize {
+        (key >> 96) as usize % self.entries.len()
     }
 
     /// Returns how many entries to examine, by the least used one so far.
