@@ -39,10 +39,11 @@
 //! - [`Subject`], [`run`], [`trials`], [`labelled`] (`suite`): runs the trials on a store.
 //! - `trials`: one file per behaviour. `replay` compares a store with core's pure function on seeded random traces.
 //! - `samples`: the limits that trials use, at least one per algorithm.
-//! - `fixture`: a store, a namespace and a time that a trial moves by hand.
+//! - `fixture`: a store, a namespace and a time that a trial moves by hand. `compare`: what a failed trial prints.
 //! - [`Pure`]: core's pure function as a reference model; [`Seed`]: reproducible random numbers. Both also serve
 //!   replays in a store's own tests.
 
+mod compare;
 mod fixture;
 mod pure;
 mod samples;
@@ -52,4 +53,6 @@ mod trials;
 
 pub use pure::Pure;
 pub use seed::Seed;
+#[doc(hidden)]
+pub use suite::failures;
 pub use suite::{Subject, labelled, run, trials};

@@ -19,6 +19,11 @@ pub struct Pure {
 }
 
 impl Pure {
+    /// Returns from when on the state of a charge's key equals a fresh one; the epoch if it has none.
+    pub fn fresh_at(&self, charge: &Charge<'_>) -> Time {
+        self.states.get(&state_key(charge)).map_or(Time::EPOCH, State::fresh_at)
+    }
+
     /// Decides a request of these charges at `now`.
     pub fn decide(&mut self, charges: &[Charge<'_>], now: Time) -> Verdict {
         let (indexes, count) = state_indexes(charges);

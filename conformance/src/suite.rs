@@ -1,15 +1,18 @@
 //! Runs the trials on a store.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use libtest_mimic::{Arguments, Trial};
-use tollgate_core::AlgorithmKind;
+use libtest_mimic::{Arguments, Failed, Trial};
+use tokio::runtime::Runtime;
 use tollgate_core::store::{Capability, Store};
+use tollgate_core::{AlgorithmKind, Time};
 
-use crate::fixture::Fixture;
+use crate::compare::RecentCalls;
+use crate::fixture::{CountStates, Fixture};
 use crate::trials::all;
 
 /// A store to test.
@@ -24,6 +27,14 @@ pub trait Subject: Send + Sync + 'static {
     /// 1,500.
     fn replay_steps(&self) -> usize {
         1_500
+    }
+
+    /// Returns how many states the store holds at `now`, including expired ones that still take up memory. `None` if they
+    /// cannot be counted, or if they expire by another clock than the caller's: the trials about growth are ignored
+    /// then. Default: `None`.
+    fn held_states(&self, store: &Self::Store, now: Time) -> impl Future<Output = Option<usize>> + Send {
+        let _ = (store, now);
+        async { None }
     }
 }
 
@@ -42,11 +53,18 @@ pub(crate) struct PlannedTrial<S> {
     pub(crate) requirements: &'static [Requirement],
 }
 
-/// A capability that a trial requires.
+/// What decides which trials run on a store.
+pub(crate) struct Abilities {
+    pub(crate) capability: Capability,
+    /// Whether the subject counts the states that its store holds.
+    pub(crate) counts_states: bool,
+}
+
+/// An ability that a trial requires.
 #[derive(Clone, Copy)]
 pub(crate) struct Requirement {
     /// Returns whether the store has it.
-    pub(crate) is_met: fn(&Capability, AlgorithmKind) -> bool,
+    pub(crate) is_met: fn(&Abilities, AlgorithmKind) -> bool,
     /// Why the trial is ignored on a store that does not have it.
     pub(crate) reason: &'static str,
 }
@@ -56,29 +74,84 @@ pub(crate) struct Requirement {
 /// A trial that the store's [`Capability`] rules out has the ignored flag, and the reason is its
 /// [kind](Trial::kind): `test [the store does not recognize idempotency keys] idempotency_keys::gcra ... ignored`.
 pub fn trials<T: Subject>(subject: T) -> Vec<Trial> {
-    let subject = Arc::new(subject);
-    let runtime = Arc::new(
-        tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime for the trials"),
-    );
-    let capability = runtime.block_on(subject.open()).capability();
-    all::<T::Store>(subject.replay_steps())
+    let suite = Arc::new(Suite::new(subject));
+    let planned = all::<T::Store>(suite.subject.replay_steps());
+    let trial = |trial: PlannedTrial<T::Store>| {
+        if let Some(reason) = suite.rules_out(&trial) {
+            let ignored = Trial::test(trial.name, || Err(reason.into()));
+            return ignored.with_kind(reason).with_ignored_flag(true);
+        }
+        let suite = Arc::clone(&suite);
+        Trial::test(trial.name.clone(), move || suite.run(&trial).map_err(Failed::from))
+    };
+    planned.into_iter().map(trial).collect()
+}
+
+/// Runs the trials whose names contain `filter`, and returns the name and the message of each that failed. For tests
+/// of the suite itself.
+#[doc(hidden)]
+pub fn failures<T: Subject>(subject: T, filter: &str) -> Vec<(String, String)> {
+    let suite = Suite::new(subject);
+    let planned = all::<T::Store>(suite.subject.replay_steps());
+    let selected: Vec<_> = planned
         .into_iter()
-        .map(|PlannedTrial { name, kind, body, requirements }| {
-            if let Some(missing) = requirements.iter().find(|required| !(required.is_met)(&capability, kind))
-            {
-                let ignored = Trial::test(name, || Err(missing.reason.into()));
-                return ignored.with_kind(missing.reason).with_ignored_flag(true);
-            }
-            let (subject, runtime, namespace) = (Arc::clone(&subject), Arc::clone(&runtime), unique(&name));
-            Trial::test(name, move || {
-                runtime.block_on(async {
-                    let store = Arc::new(subject.open().await);
-                    body(Fixture::new(store, namespace)).await;
-                });
-                Ok(())
-            })
-        })
+        .filter(|trial| trial.name.contains(filter) && suite.rules_out(trial).is_none())
+        .collect();
+    assert!(!selected.is_empty(), "no trial of {filter:?} runs on this store");
+    selected
+        .into_iter()
+        .filter_map(|trial| suite.run(&trial).err().map(|message| (trial.name, message)))
         .collect()
+}
+
+/// A subject, and the runtime of its trials.
+struct Suite<T> {
+    subject: Arc<T>,
+    runtime: Runtime,
+    abilities: Abilities,
+}
+
+impl<T: Subject> Suite<T> {
+    fn new(subject: T) -> Self {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime for the trials");
+        let abilities = runtime.block_on(async {
+            let store = subject.open().await;
+            let counts_states = subject.held_states(&store, Time::EPOCH).await.is_some();
+            Abilities { capability: store.capability(), counts_states }
+        });
+        Self { subject: Arc::new(subject), runtime, abilities }
+    }
+
+    /// Returns why a trial does not run on this store.
+    fn rules_out(&self, trial: &PlannedTrial<T::Store>) -> Option<&'static str> {
+        let missing =
+            trial.requirements.iter().find(|required| !(required.is_met)(&self.abilities, trial.kind));
+        missing.map(|missing| missing.reason)
+    }
+
+    /// Runs one trial. An error has the message of the assertion that failed, and the last calls.
+    fn run(&self, trial: &PlannedTrial<T::Store>) -> Result<(), String> {
+        let (calls, subject) = (RecentCalls::default(), Arc::clone(&self.subject));
+        let count_states: CountStates<T::Store> = Arc::new(move |store, now| {
+            let subject = Arc::clone(&subject);
+            Box::pin(async move { subject.held_states(store, now).await })
+        });
+        let body = AssertUnwindSafe(|| {
+            self.runtime.block_on(async {
+                let store = Arc::new(self.subject.open().await);
+                let fixture = Fixture::new(store, unique(&trial.name), count_states, calls.clone());
+                (trial.body)(fixture).await;
+            });
+        });
+        catch_unwind(body).map_err(|panic| {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("the trial panicked");
+            format!("{text}{calls}")
+        })
+    }
 }
 
 /// Labels a trial, for suites that run the same trials several times. The reason of an ignored trial stays.
@@ -109,7 +182,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use tollgate_core::store::{AlgorithmSet, Export, IdempotencyRetention, Run, RunVerdict};
-    use tollgate_core::{Key, Limit, Request, StoreError, Time, Verdict};
+    use tollgate_core::{Key, Limit, Request, StoreError, Verdict};
 
     use super::*;
 
@@ -142,11 +215,19 @@ mod tests {
         async fn open(&self) -> Claims {
             Claims(self.0)
         }
+
+        async fn held_states(&self, _: &Claims, _: Time) -> Option<usize> {
+            Some(0)
+        }
+    }
+
+    fn able() -> Capability {
+        Capability::exact().with_idempotency(IdempotencyRetention::For(std::time::Duration::from_secs(60)))
     }
 
     #[test]
     fn every_trial_has_a_name_of_its_own() {
-        let all = trials(Claiming(Capability::exact()));
+        let all = trials(Claiming(able()));
         let names: BTreeSet<_> = all.iter().map(Trial::name).collect();
         assert_eq!(names.len(), all.len());
         assert!(all.iter().all(|trial| !trial.has_ignored_flag() && trial.kind().is_empty()));
@@ -154,7 +235,7 @@ mod tests {
 
     #[test]
     fn trials_that_a_capability_rules_out_are_listed_with_the_reason() {
-        let able = Capability::exact();
+        let able = able();
         let limited = [
             able.with_exact(AlgorithmSet::NONE),
             able.with_snapshots(AlgorithmSet::of(&[AlgorithmKind::Gcra])),

@@ -84,8 +84,8 @@ impl<'a, const N: usize> From<&'a [u8; N]> for Key<'a> {
     }
 }
 
-/// A 64-bit digest of parts whose boundaries count. For names that developers choose; whatever an
-/// attacker may choose is hashed by the stores, with a secret.
+/// A 64-bit digest of parts whose boundaries count. For names that developers choose: collisions are easy to make.
+/// Whatever an attacker may choose is hashed by the stores, with a secret.
 pub(crate) fn fnv1a(parts: &[&[u8]]) -> u64 {
     const PRIME: u64 = 0x0100_0000_01b3;
     let mut digest = 0xcbf2_9ce4_8422_2325_u64;

@@ -25,10 +25,13 @@ impl Config {
     /// Sets how many keys can be in use at the same time, at least 1. Default: 1,000,000.
     ///
     /// The lock-free table takes 28 bytes per key. Its address space is reserved at once; memory is used only where
-    /// keys are. States that do not fit one word (windows, logs, leases, block times) have room for as many keys
-    /// again. Each takes about 150 bytes, plus the entries of a log or the leases of a concurrency limit, and only
-    /// while it exists. Expired states are removed as new ones arrive; until then, at most as many expired as live
+    /// keys are. States that do not fit one word (windows, logs, block times) have room for as many keys again, and so
+    /// have leases. Each takes about 160 bytes, plus the entries of a log or the leases of a concurrency limit, and
+    /// only while it exists. Expired states are removed as new ones arrive; until then, at most as many expired as live
     /// ones are kept.
+    ///
+    /// If more keys are in use than fit, the least used states are evicted: the [crate's documentation](crate) says
+    /// what an attacker can make of that.
     pub fn max_keys(mut self, keys: usize) -> Self {
         self.keys = keys.max(1);
         self

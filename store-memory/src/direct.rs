@@ -1,5 +1,7 @@
 //! One limit without keys: no hashing, no table, a single atomic word.
 
+use std::fmt;
+
 use tollgate_core::store::{Flow, State};
 use tollgate_core::{Charge, Clock, Decision, Limit, StoreError, SystemClock, Time};
 
@@ -19,14 +21,12 @@ use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 /// assert!(outgoing.check().is_allowed());
 /// # Ok::<(), tollgate::LimitError>(())
 /// ```
-#[derive(Debug)]
 pub struct DirectLimiter<C = SystemClock> {
     limit: Limit,
     clock: C,
     storage: Storage,
 }
 
-#[derive(Debug)]
 enum Storage {
     /// The theoretical arrival time in nanoseconds, shifted left by one, and the overdrawn bit.
     Tat(CachePadded),
@@ -35,7 +35,7 @@ enum Storage {
 
 /// Cache lines of its own. Otherwise every update would invalidate the limit's parameters and the clock in the caches
 /// of other threads. Two lines, because processors prefetch them in pairs.
-#[derive(Debug, Default)]
+#[derive(Default)]
 #[repr(align(128))]
 struct CachePadded(AtomicU64);
 
@@ -117,6 +117,16 @@ impl<C: Clock> DirectLimiter<C> {
                 Err(changed) => seen = changed,
             }
         }
+    }
+}
+
+/// Shows the limit and the clock; the state may be a log of a hundred thousand entries.
+impl<C: fmt::Debug> fmt::Debug for DirectLimiter<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DirectLimiter")
+            .field("limit", &self.limit)
+            .field("clock", &self.clock)
+            .finish_non_exhaustive()
     }
 }
 

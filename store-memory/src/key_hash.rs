@@ -31,21 +31,27 @@ impl KeyHash {
         u128::from(self.position) << 64 | u128::from(self.tag & !DIGEST_MASK)
     }
 
+    /// Returns the tag of a state that was written under the parameters with this digest; 0 stands for those of the
+    /// charge. They differ if charges of one request have limits of one name with other parameters.
+    pub(crate) fn tag_with(self, digest: u16) -> u64 {
+        if digest == 0 { self.tag } else { self.tag & !DIGEST_MASK | u64::from(digest) }
+    }
+
     /// Returns whether `tag` belongs to the same key, whatever the parameters.
     pub(crate) fn is_same_key(self, tag: u64) -> bool {
         (tag ^ self.tag) & !DIGEST_MASK == 0 && tag & DIGEST_MASK != 0
     }
 }
 
-/// Two independently seeded hash functions.
-#[derive(Clone, Debug)]
+/// Two independently seeded hash functions. Without `Debug`: the seeds are secret.
+#[derive(Clone)]
 pub(crate) struct KeyHasher {
     position: Seed,
     tag: Seed,
 }
 
 /// The secret seed of a hash function.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Seed {
     start: u64,
     shared: SharedSeed,

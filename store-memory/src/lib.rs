@@ -29,16 +29,23 @@
 //! - **Bounded memory**: room for a million keys by default ([`Config::max_keys`]). A state that equals a fresh one takes
 //!   no room: it is overwritten when a slot is needed.
 //! - **When more keys are in use than fit**, a key without a slot spills into its shard and stays exact. When the
-//!   shard is full, too, a state that is close to expiry is evicted, and its key starts fresh. [`Stats`] counts both.
+//!   shard is full, too, a state is evicted, and its key starts fresh. [`Stats`] counts both.
+//! - **A flood of keys is no way to get a quota back.** The evicted state is the one that has used the smallest part of
+//!   its capacity, of a sample. Exhausted and blocked keys are kept as long as a sample of 128 has anything else; a
+//!   state in the lock-free table is never evicted. Leases have room of their own, so that no other state evicts
+//!   them. What remains: who exhausts as many keys as fit has exhausted keys evicted, at random and not the oldest
+//!   first. [`Stats::evicted_exhausted`] counts them.
 //! - **Keys are not stored**, only a hash with a secret seed.
 //! - **The caller's clock decides.** Share a store together with its limiter, or at least with one clock. Time does
-//!   not run backwards: a key without a state is decided at the time of the latest slot reuse, if the caller's time
-//!   is earlier.
+//!   not run backwards: a key without a state is decided at the time by which the states that were removed had
+//!   expired, if the caller's time is earlier.
 //!
 //! # Layout
 //!
-//! - [`MemoryStore`], [`Stats`] (`store`), [`Config`] (`config`): which state is kept where.
-//! - `table`: the lock-free table of one-word states. `shard`: the bounded map for all other states.
+//! - [`MemoryStore`] (`store`), [`Config`] (`config`): which state is kept where. `several`: requests with several
+//!   charges. [`Stats`] (`stats`): how full the store is.
+//! - `table`: the lock-free table of one-word states. `shard`: the bounded map for all other states, and which of them
+//!   are evicted.
 //! - `key_hash`: the keyed hash. `idempotency`: verdicts recorded by idempotency key.
 //! - [`DirectLimiter`] (`direct`): one limit without keys.
 //! - `sync`: atomics and locks, of the standard library or of loom. `loom_tests`: what loom explores.
@@ -47,14 +54,17 @@ mod config;
 mod direct;
 mod idempotency;
 mod key_hash;
+mod several;
 mod shard;
+mod stats;
 mod store;
 mod sync;
 mod table;
 
 pub use config::Config;
 pub use direct::DirectLimiter;
-pub use store::{MemoryStore, Stats};
+pub use stats::Stats;
+pub use store::MemoryStore;
 
 #[cfg(all(test, loom))]
 mod loom_tests;

@@ -1,114 +1,94 @@
-//! A bounded map behind a lock: states that do not fit one word, and keys without a slot in the table.
+//! The states behind one lock: those that do not fit one word, and those of keys without a slot in the table.
+//!
+//! They are in two rooms, each with a bound of its own: leases, and everything else. Neither evicts the other.
 
-use std::hash::{BuildHasherDefault, Hasher};
+mod room;
 
-use indexmap::IndexMap;
-use tollgate_core::Time;
 use tollgate_core::store::State;
+use tollgate_core::{AlgorithmKind, Time};
 
-/// How many entries an insertion examines for expired ones. With two, the sweep passes over all entries before as
-/// many new ones arrive as are in use, so at most half of the entries are expired.
-const SWEEP: usize = 2;
-/// How many entries a full shard examines for the one that expires first.
-const SAMPLE: usize = 16;
+use room::Room;
+pub(crate) use room::{Entry, Usage};
 
-/// Returns the bits it is given: map keys are keyed hashes already.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct IdentityHasher(u64);
-
-impl Hasher for IdentityHasher {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, _: &[u8]) {
-        unreachable!("the map's keys are u128 values");
-    }
-
-    #[expect(clippy::cast_possible_truncation, reason = "the upper half selects the shard")]
-    fn write_u128(&mut self, hash: u128) {
-        self.0 = hash as u64;
-    }
+/// A live state that was evicted because its room was full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Evicted {
+    /// Whether nothing was left of its limit, or its key was blocked.
+    pub(crate) exhausted: bool,
+    /// Whether it consisted of leases.
+    pub(crate) leases: bool,
 }
 
 /// The states of one shard, by [`KeyHash::map_key`](crate::key_hash::KeyHash::map_key).
-#[derive(Debug)]
 pub(crate) struct Shard {
-    entries: IndexMap<u128, State, BuildHasherDefault<IdentityHasher>>,
-    max_entries: usize,
-    /// The index where the next sweep continues.
-    cursor: usize,
+    states: Room,
+    leases: Room,
+    /// Every state that was removed had expired by then. A key without a state is decided at this time if the caller's
+    /// is earlier: callers read the clock before they take the lock, so an earlier time can come later.
+    horizon: Time,
 }
 
 impl Shard {
     pub(crate) fn new(max_entries: usize) -> Self {
-        Self { entries: IndexMap::default(), max_entries: max_entries.max(1), cursor: 0 }
+        Self { states: Room::new(max_entries), leases: Room::new(max_entries), horizon: Time::EPOCH }
+    }
+
+    fn room(&self, kind: AlgorithmKind) -> &Room {
+        if kind == AlgorithmKind::Concurrency { &self.leases } else { &self.states }
+    }
+
+    #[inline]
+    fn room_mut(&mut self, kind: AlgorithmKind) -> &mut Room {
+        if kind == AlgorithmKind::Concurrency { &mut self.leases } else { &mut self.states }
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.entries.len()
+        self.states.len() + self.leases.len()
     }
 
     /// Returns how many states differ from a fresh one.
     pub(crate) fn live(&self, now: Time) -> usize {
-        self.entries.values().filter(|state| !state.is_fresh(now)).count()
+        self.states.live(now) + self.leases.live(now)
     }
 
-    pub(crate) fn get(&self, key: u128) -> Option<&State> {
-        self.entries.get(&key)
+    /// Returns the time by which every state that was removed had expired.
+    pub(crate) fn horizon(&self) -> Time {
+        self.horizon
+    }
+
+    pub(crate) fn get(&self, kind: AlgorithmKind, key: u128) -> Option<&State> {
+        self.room(kind).get(key).map(|entry| &entry.state)
     }
 
     #[inline]
-    pub(crate) fn get_mut(&mut self, key: u128) -> Option<&mut State> {
-        self.entries.get_mut(&key)
+    pub(crate) fn get_mut(&mut self, kind: AlgorithmKind, key: u128) -> Option<&mut Entry> {
+        self.room_mut(kind).get_mut(key)
     }
 
-    pub(crate) fn remove(&mut self, key: u128) {
-        self.entries.swap_remove(&key);
+    /// Removes an expired state.
+    pub(crate) fn remove(&mut self, kind: AlgorithmKind, key: u128) {
+        if let Some(expired_at) = self.room_mut(kind).remove(key) {
+            self.horizon = self.horizon.max(expired_at);
+        }
     }
 
-    /// Stores a state, or removes it if it equals a fresh one. Returns whether a live state was evicted.
-    pub(crate) fn put(&mut self, key: u128, state: State, now: Time) -> bool {
-        if state.is_fresh(now) {
-            self.entries.swap_remove(&key);
-            return false;
+    /// Stores a state. Returns what was evicted for it.
+    ///
+    /// A new state that equals a fresh one is not stored. An existing one is replaced even then, and removed by a later
+    /// sweep: what a call at an earlier time finds is what the pure function would find.
+    pub(crate) fn put(&mut self, kind: AlgorithmKind, key: u128, entry: Entry, now: Time) -> Option<Evicted> {
+        let room = self.room_mut(kind);
+        if let Some(old) = room.get_mut(key) {
+            *old = entry;
+            return None;
         }
-        if let Some(old) = self.entries.get_mut(&key) {
-            *old = state;
-            return false;
+        if entry.state.is_fresh(now) {
+            return None;
         }
-        let evicted = self.make_room(now);
-        self.entries.insert(key, state);
-        evicted
-    }
-
-    /// Removes some expired entries. If the shard is full of live ones, evicts the one that expires first of a
-    /// sample.
-    fn make_room(&mut self, now: Time) -> bool {
-        let full = self.entries.len() >= self.max_entries;
-        let mut first_to_expire: Option<(usize, Time)> = None;
-        for _ in 0..if full { SAMPLE } else { SWEEP } {
-            if self.cursor >= self.entries.len() {
-                self.cursor = 0;
-            }
-            let Some((_, state)) = self.entries.get_index(self.cursor) else { break };
-            if state.is_fresh(now) {
-                self.entries.swap_remove_index(self.cursor);
-                // The last entry is now at the cursor, so the recorded index may be wrong.
-                first_to_expire = None;
-            } else {
-                if first_to_expire.is_none_or(|(_, time)| state.fresh_at() < time) {
-                    first_to_expire = Some((self.cursor, state.fresh_at()));
-                }
-                self.cursor += 1;
-            }
-        }
-        match first_to_expire {
-            Some((index, _)) if self.entries.len() >= self.max_entries => {
-                self.entries.swap_remove_index(index);
-                true
-            }
-            Some(_) | None => false,
-        }
+        let made = room.make_room(key, now);
+        room.insert(key, entry);
+        self.horizon = self.horizon.max(made.expired_at);
+        let leases = kind == AlgorithmKind::Concurrency;
+        made.evicted.map(|usage| Evicted { exhausted: usage.is_exhausted(), leases })
     }
 }

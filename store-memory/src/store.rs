@@ -1,20 +1,23 @@
-//! The store: which state is kept where, and how a request locks all of its states.
+//! The store: which state is kept where.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering};
 
-use smallvec::SmallVec;
 use tollgate_core::store::{
     Capability, Export, Flow, IdempotencyRetention, ImmediateStore, Run, RunVerdict, State, Store, Tat,
-    decide_one_by_one, settle, state_indexes,
+    decide_one_by_one,
 };
-use tollgate_core::{Charge, Clock, Decision, ErrorKind, Key, Limit, Request, StoreError, Time, Verdict};
+use tollgate_core::{
+    AlgorithmKind, Charge, Clock, Decision, ErrorKind, Key, Limit, Request, StoreError, Time, Verdict,
+};
 
 use crate::config::Config;
 use crate::idempotency::{IdempotencyRecords, RETENTION};
 use crate::key_hash::{KeyHash, KeyHasher};
-use crate::shard::Shard;
-use crate::sync::{Mutex, MutexGuard, lock, yield_now};
-use crate::table::{LockedSlot, Table, Updated};
+use crate::shard::{Entry, Shard, Usage};
+use crate::stats::{Evictions, Stats};
+use crate::sync::{Mutex, lock, yield_now};
+use crate::table::{Table, Updated};
 
 /// How many shards, each with a lock of its own, record verdicts by idempotency key.
 const IDEMPOTENCY_SHARDS: usize = 16;
@@ -36,28 +39,13 @@ const SLACK: usize = 64;
 /// assert!(limiter.check_now(&login, "user:42").is_allowed());
 /// # Ok::<(), tollgate::LimitError>(())
 /// ```
-#[derive(Debug)]
 pub struct MemoryStore {
-    hasher: KeyHasher,
-    table: Table,
-    shards: Box<[Mutex<Shard>]>,
+    pub(crate) hasher: KeyHasher,
+    pub(crate) table: Table,
+    pub(crate) shards: Box<[Mutex<Shard>]>,
     idempotency: Box<[Mutex<IdempotencyRecords>]>,
     spilled: Counter,
-    evicted: Counter,
-}
-
-/// How full a [`MemoryStore`] is, and how often keys did not fit. Returned by [`MemoryStore::stats`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Stats {
-    /// Keys whose state differs from a fresh one.
-    pub live_keys: usize,
-    /// Size of the lock-free table in bytes, including slots that are not in use.
-    pub table_bytes: usize,
-    /// How many times a key found no slot in the table and spilled into a shard, where it is still exact.
-    pub spilled: u64,
-    /// How many states were evicted because a shard was full. Their keys started fresh: raise [`Config::max_keys`].
-    pub evicted: u64,
+    evictions: Evictions,
 }
 
 impl MemoryStore {
@@ -81,7 +69,7 @@ impl MemoryStore {
             shards: (0..config.shards).map(|_| Mutex::new(Shard::new(per_shard))).collect(),
             idempotency: (0..IDEMPOTENCY_SHARDS).map(|_| Mutex::default()).collect(),
             spilled: Counter::new(0),
-            evicted: Counter::new(0),
+            evictions: Evictions::default(),
         }
     }
 
@@ -92,7 +80,9 @@ impl MemoryStore {
                 + self.shards.iter().map(|shard| lock(shard).live(now)).sum::<usize>(),
             table_bytes: self.table.bytes(),
             spilled: self.spilled.load(Ordering::Relaxed),
-            evicted: self.evicted.load(Ordering::Relaxed),
+            evicted: self.evictions.all.load(Ordering::Relaxed),
+            evicted_exhausted: self.evictions.exhausted.load(Ordering::Relaxed),
+            evicted_leases: self.evictions.leases.load(Ordering::Relaxed),
         }
     }
 
@@ -103,7 +93,7 @@ impl MemoryStore {
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "any bits of the hash will do")]
-    fn shard_of(&self, hash: KeyHash) -> usize {
+    pub(crate) fn shard_of(&self, hash: KeyHash) -> usize {
         hash.position as usize % self.shards.len()
     }
 
@@ -161,12 +151,15 @@ impl MemoryStore {
                         }
                         return decision;
                     }
-                    let stored = shard.get(hash.map_key()).filter(|state| !state.is_fresh(now));
+                    let kind = charge.limit().kind();
+                    let stored = shard.get(kind, hash.map_key()).filter(|state| !state.is_fresh(now));
                     let spilled = stored.and_then(State::as_flow);
-                    // If the key had a slot that was taken over, its state had expired by the horizon.
-                    let now = if spilled.is_none() { now.max(self.table.horizon()) } else { now };
+                    // If the key had a slot that was taken over, or an entry that was removed, its state had expired
+                    // by the horizon.
+                    let now = if spilled.is_none() { now.max(self.horizon(&shard, true)) } else { now };
                     let (decision, next) = flow.apply(spilled.unwrap_or_default(), now, charge);
                     if let Some(next) = next {
+                        let next = NewTat { tat: next, usage: Usage::of(&decision), kind };
                         self.store_tat(&mut shard, hash, next, spilled.is_some(), now);
                     }
                     return decision;
@@ -175,21 +168,27 @@ impl MemoryStore {
         }
     }
 
+    /// Returns the time at which a key without a state is decided, if the caller's is earlier.
+    pub(crate) fn horizon(&self, shard: &Shard, is_tat: bool) -> Time {
+        if is_tat { shard.horizon().max(self.table.horizon()) } else { shard.horizon() }
+    }
+
     /// Stores the TAT of a key that has no slot: in the table, or else in the key's shard.
-    fn store_tat(&self, shard: &mut Shard, hash: KeyHash, state: Tat, spilled: bool, now: Time) {
-        if !spilled && (state.at == Time::EPOCH || self.table.insert(hash, state, now)) {
-            shard.remove(hash.map_key());
+    pub(crate) fn store_tat(&self, shard: &mut Shard, hash: KeyHash, new: NewTat, spilled: bool, now: Time) {
+        let NewTat { tat, usage, kind } = new;
+        if !spilled && (tat.at == Time::EPOCH || self.table.insert(hash, tat, now)) {
+            shard.remove(kind, hash.map_key());
             return;
         }
         if !spilled {
             self.spilled.fetch_add(1, Ordering::Relaxed);
         }
-        self.put(shard, hash, State::from_flow(state), now);
+        self.put(shard, hash, kind, Entry { state: State::from_flow(tat), usage }, now);
     }
 
-    fn put(&self, shard: &mut Shard, hash: KeyHash, state: State, now: Time) {
-        if shard.put(hash.map_key(), state, now) {
-            self.evicted.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn put(&self, shard: &mut Shard, hash: KeyHash, kind: AlgorithmKind, entry: Entry, now: Time) {
+        if let Some(evicted) = shard.put(kind, hash.map_key(), entry, now) {
+            self.evictions.count(evicted);
         }
     }
 
@@ -199,84 +198,17 @@ impl MemoryStore {
         let hash = self.hasher.hash(charge);
         // The clock is read before the lock is taken: reading it stalls the memory accesses that follow.
         let now = clock.now();
-        let mut shard = lock(&self.shards[self.shard_of(hash)]);
-        if let Some(state) = shard.get_mut(hash.map_key()) {
-            return state.apply(charge, now);
+        let (mut shard, kind) = (lock(&self.shards[self.shard_of(hash)]), charge.limit().kind());
+        if let Some(entry) = shard.get_mut(kind, hash.map_key()) {
+            let decision = entry.state.apply(charge, now);
+            entry.usage = Usage::of(&decision);
+            return decision;
         }
+        let now = now.max(self.horizon(&shard, false));
         let mut state = State::default();
         let decision = state.apply(charge, now);
-        self.put(&mut shard, hash, state, now);
+        self.put(&mut shard, hash, kind, Entry { state, usage: Usage::of(&decision) }, now);
         decision
-    }
-
-    /// Decides a request with several charges: locks all of their states first.
-    fn decide_several(&self, charges: &[Charge<'_>], now: Time) -> Verdict {
-        let (indexes, count) = state_indexes(charges);
-        let mut locked = self.lock_states(charges, &indexes, count);
-        let now = if locked.states.iter().any(LockedState::is_new_tat) {
-            now.max(self.table.horizon())
-        } else {
-            now
-        };
-        let mut states: SmallVec<[State; 4]> =
-            locked.states.iter().map(|locked| locked.before.clone()).collect();
-        let verdict = settle(charges, &indexes, &mut states, now);
-        for (index, state) in states.into_iter().enumerate() {
-            if state != locked.states[index].before {
-                self.write(&mut locked, index, state, now);
-            }
-        }
-        verdict
-    }
-
-    /// Locks the shards of all keys, in ascending order, and then the slots of the keys that have one.
-    fn lock_states<'s>(
-        &'s self,
-        charges: &[Charge<'s>],
-        indexes: &[usize],
-        count: usize,
-    ) -> LockedStates<'s> {
-        let mut hashes: SmallVec<[(KeyHash, &Limit); 4]> = SmallVec::new();
-        for (charge, index) in charges.iter().zip(indexes) {
-            if *index == hashes.len() {
-                hashes.push((self.hasher.hash(charge), charge.limit()));
-            }
-        }
-        debug_assert_eq!(hashes.len(), count, "one hash per state");
-        let mut order: SmallVec<[usize; 4]> = hashes.iter().map(|(hash, _)| self.shard_of(*hash)).collect();
-        order.sort_unstable();
-        order.dedup();
-        let shards: SmallVec<[_; 4]> =
-            order.into_iter().map(|index| (index, lock(&self.shards[index]))).collect();
-        let states = hashes
-            .into_iter()
-            .map(|(hash, limit)| {
-                let is_tat = limit.as_flow().is_some();
-                let slot = if is_tat { self.table.lock(hash) } else { None };
-                let stored = || {
-                    let index = self.shard_of(hash);
-                    shards.iter().find(|(shard, _)| *shard == index)?.1.get(hash.map_key()).cloned()
-                };
-                let found = slot.as_ref().map(|slot| State::from_flow(slot.state())).or_else(stored);
-                let is_new = found.is_none();
-                LockedState { hash, is_tat, slot, is_new, before: found.unwrap_or_default() }
-            })
-            .collect();
-        LockedStates { states, shards }
-    }
-
-    fn write(&self, locked: &mut LockedStates<'_>, index: usize, state: State, now: Time) {
-        let LockedState { hash, is_tat, ref mut slot, is_new, .. } = locked.states[index];
-        if let Some(slot) = slot {
-            slot.set(state.as_flow().unwrap_or_default());
-            return;
-        }
-        let home = self.shard_of(hash);
-        let Some((_, shard)) = locked.shards.iter_mut().find(|(shard, _)| *shard == home) else { return };
-        match state.as_flow() {
-            Some(tat) if is_tat => self.store_tat(shard, hash, tat, !is_new, now),
-            Some(_) | None => self.put(shard, hash, state, now),
-        }
     }
 
     fn decide_once(&self, request: Request<'_>, now: Time) -> Verdict {
@@ -288,25 +220,22 @@ impl MemoryStore {
     }
 }
 
-/// All states of a request, locked.
-struct LockedStates<'s> {
-    // Declared first, so that slots are unlocked before shards.
-    states: SmallVec<[LockedState<'s>; 4]>,
-    shards: SmallVec<[(usize, MutexGuard<'s, Shard>); 4]>,
+/// A TAT to store for a key that has no slot.
+#[derive(Clone, Copy)]
+pub(crate) struct NewTat {
+    pub(crate) tat: Tat,
+    pub(crate) usage: Usage,
+    pub(crate) kind: AlgorithmKind,
 }
 
-struct LockedState<'s> {
-    hash: KeyHash,
-    is_tat: bool,
-    slot: Option<LockedSlot<'s>>,
-    /// The key has neither a slot nor an entry in its shard.
-    is_new: bool,
-    before: State,
-}
-
-impl LockedState<'_> {
-    fn is_new_tat(&self) -> bool {
-        self.is_tat && self.is_new
+/// Shows how often keys did not fit, and neither keys nor the secret seeds of their hashes.
+impl fmt::Debug for MemoryStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryStore")
+            .field("table_bytes", &self.table.bytes())
+            .field("spilled", &self.spilled)
+            .field("evicted", &self.evictions.all)
+            .finish_non_exhaustive()
     }
 }
 
@@ -375,7 +304,7 @@ impl Store for MemoryStore {
         let in_table = if limit.as_flow().is_some() { self.table.read(hash) } else { None };
         let state = match in_table {
             Some(state) => Some(State::from_flow(state)),
-            None => lock(&self.shards[self.shard_of(hash)]).get(hash.map_key()).cloned(),
+            None => lock(&self.shards[self.shard_of(hash)]).get(limit.kind(), hash.map_key()).cloned(),
         };
         let state = state.filter(|state| !state.is_fresh(now)).map(|state| state.snapshot(limit));
         Ok(Export { state, at: now })

@@ -274,7 +274,7 @@ impl Table {
                 if owner != 0 {
                     self.horizon.fetch_max(now.nanos(), Ordering::AcqRel);
                 }
-                tag.store(hash.tag, Ordering::Release);
+                tag.store(hash.tag_with(state.digest), Ordering::Release);
                 word.store(pack(state), Ordering::Release);
                 return true;
             }

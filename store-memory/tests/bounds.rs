@@ -164,3 +164,30 @@ fn a_key_without_a_slot_is_decided_at_the_horizon() {
         );
     }
 }
+
+/// A key whose state was swept from its shard is decided no earlier than when that state had expired.
+#[test]
+fn a_key_whose_state_was_swept_is_decided_at_the_horizon() {
+    let millis = |millis| NOW + Duration::from_millis(millis);
+    let second = || Limit::per_second(1);
+    for limit in [second().sliding_log(), second().fixed_window().anchored(), second().refill_by_interval()] {
+        for several in [false, true] {
+            let (store, limit) =
+                (MemoryStore::config().max_keys(1_000).build(), limit.clone().build("quick").expect("valid"));
+            let slow = Limit::per_hour(1_000_000).fixed_window().build("slow").expect("valid");
+            let passes = |key: usize, now| {
+                let name = format!("key {key}");
+                let charges = [limit.charge(&name), slow.charge("everyone")];
+                let charges = if several { &charges[..] } else { &charges[..1] };
+                store.decide_now(Request::new(charges), now).expect("supported").is_allowed()
+            };
+            assert!((0..200).all(|key| passes(key, NOW)));
+            // Sweeps those of the first 200 keys, all of which have expired after a second.
+            assert!((200..2_000).all(|key| passes(key, millis(2_000))));
+            let swept: Vec<_> = (0..200).filter(|key| passes(*key, millis(500))).collect();
+            assert!(swept.len() > 100, "{} keys have no state", swept.len());
+            let early = swept.iter().filter(|key| passes(**key, millis(1_600))).count();
+            assert_eq!(early, 0, "{:?}: passed at the horizon, a second, and once more", limit.kind());
+        }
+    }
+}

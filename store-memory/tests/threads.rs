@@ -1,11 +1,11 @@
 //! Real threads under real contention. Loom explores small cases exhaustively; these tests cover large ones.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, Mutex};
 use std::time::Duration;
 
 use tollgate_core::store::ImmediateStore;
-use tollgate_core::{Clock, Limit, Request, SystemClock, Time};
+use tollgate_core::{Clock, Limit, LimitBuilder, Request, SystemClock, Time};
 use tollgate_store_memory::{DirectLimiter, MemoryStore};
 
 const THREADS: usize = 4;
@@ -117,4 +117,94 @@ fn requests_charges_and_refunds_add_up() {
         pairs.into_inner().wrapping_add(singles.into_inner()),
         "no update is lost or applied twice"
     );
+}
+
+/// Threads read the clock before they take a lock, so a thread with an earlier time may find that another one has
+/// swept its key's state. No two units pass within a period all the same.
+#[test]
+fn sweeps_never_over_admit() {
+    const KEYS: usize = 256;
+    let period = Duration::from_micros(300);
+    for limit in [
+        Limit::per(1, period),
+        Limit::per(1, period).sliding_log(),
+        Limit::per(1, period).fixed_window().anchored(),
+        Limit::per(1, period).refill_by_interval(),
+        Limit::concurrent(1).lease(period),
+        Limit::per(1, period).block_for(Duration::from_nanos(1)),
+    ] {
+        let limit = limit.build("quick").expect("valid");
+        let (store, clock) = (MemoryStore::config().max_keys(8).build(), SystemClock::new());
+        // The times before and after each pass of a key. It was decided in between.
+        let passes: Vec<_> = (0..KEYS).map(|_| Mutex::new(Vec::new())).collect();
+        in_parallel(|thread| {
+            for round in 0..60_000 {
+                let key = (round * 7 + thread * 13) % KEYS;
+                let name = [u8::try_from(key).expect("small")];
+                let before = clock.now();
+                if store.charge_now(&limit.charge(&name), &clock).is_allowed() {
+                    passes[key].lock().expect("no panic").push((before, clock.now()));
+                }
+            }
+        });
+        let early = passes.into_iter().map(|passes| {
+            let mut passes = passes.into_inner().expect("no panic");
+            passes.sort_unstable();
+            let within_a_period = |pair: &&[(Time, Time)]| pair[0].1.max(pair[1].1).since(pair[0].0) < period;
+            passes.windows(2).filter(within_a_period).count()
+        });
+        assert_eq!(early.sum::<usize>(), 0, "{:?}: passes within a period", limit.kind());
+    }
+}
+
+/// All algorithms, by a clock that threads read before they take a lock. Nothing is denied while there is room.
+fn nothing_is_denied_while_there_is_room(limit: LimitBuilder, each: u32) {
+    let limit = limit.build("wide").expect("valid");
+    let (store, clock) = (MemoryStore::config().max_keys(8).build(), SystemClock::new());
+    let denied = AtomicU64::new(0);
+    // A limiter that warms up and a queue let callers wait; only a denial counts.
+    let charge = if limit.kind().reserves() {
+        limit.charge("hot").with_max_wait(Duration::from_secs(3_600))
+    } else {
+        limit.charge("hot")
+    };
+    in_parallel(|_| {
+        for _ in 0..each {
+            let is_denied = store.charge_now(&charge, &clock).is_denied();
+            denied.fetch_add(u64::from(is_denied), Ordering::Relaxed);
+        }
+    });
+    let left = store.charge_now(&limit.charge("hot").with_cost(0), &clock).remaining();
+    assert_eq!(denied.into_inner(), 0, "{:?}: denied with {left} left", limit.kind());
+}
+
+#[test]
+fn nothing_is_denied_while_there_is_room_under_any_algorithm() {
+    let day = || Limit::per_day(100_000);
+    for limit in [
+        day(),
+        day().refill_by_interval(),
+        day().leaky_bucket(),
+        Limit::per_second(100_000).queue(99_999),
+        day().gcra(),
+        Limit::per_second(100_000).smooth(),
+        Limit::per_second(100_000).warm_up(Duration::from_secs(1)),
+        day().fixed_window(),
+        day().fixed_window().anchored(),
+        day().sliding_window(),
+        day().sliding_counter(24),
+        Limit::concurrent(100_000).lease(Duration::from_secs(3_600)),
+        day().block_for(Duration::from_secs(1)),
+    ] {
+        nothing_is_denied_while_there_is_room(limit, 2_500);
+    }
+}
+
+#[test]
+#[ignore = "a sliding log without a minimum gap compares instants"]
+fn nothing_is_denied_while_there_is_room_in_a_sliding_log() {
+    for limit in [Limit::per_day(100_000).sliding_log(), Limit::per_day(100_000).sliding_log().count_denied()]
+    {
+        nothing_is_denied_while_there_is_room(limit, 10_000);
+    }
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::Outcome;
 use tollgate_core::store::Store;
+use tollgate_core::{Limit, Outcome};
 
 use super::Plan;
 use crate::fixture::{ENTITY, Fixture};
@@ -13,6 +13,8 @@ use crate::samples::Sample;
 pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
     plan.each("admission", admission);
     plan.each("boundary", boundary);
+    plan.each("boundary_of_several_instants", several_instants);
+    plan.add("boundary_of_several_instants::of_a_long_log", long_log);
     plan.each("cost", cost);
 }
 
@@ -22,8 +24,7 @@ async fn admission<S: Store>(mut fixture: Fixture<S>, Sample { limit, .. }: Samp
     let mut admitted = 0;
     for step in 0..120 {
         let charge = [fixture.charge(&limit, ENTITY)];
-        let verdict = fixture.decide(&charge).await;
-        assert_eq!(verdict, pure.decide(&charge, fixture.now()), "step {step}");
+        let verdict = fixture.agrees(&mut pure, &charge, &format!("step {step}")).await;
         admitted += u32::from(verdict.is_allowed());
         if step >= 30 {
             fixture.advance(Duration::from_millis(35));
@@ -56,13 +57,55 @@ async fn boundary<S: Store>(mut fixture: Fixture<S>, Sample { limit, name, .. }:
     }
 }
 
+/// Units that were taken at different instants come back at different instants, each to the nanosecond.
+async fn several_instants<S: Store>(fixture: Fixture<S>, Sample { limit, .. }: Sample) {
+    let takes = u64::from(limit.capacity()).min(10);
+    come_back(fixture, &limit, takes, Duration::from_micros(40_013), 1).await;
+}
+
+/// Long enough that a store may keep it in several parts, with instants a few nanoseconds apart.
+async fn long_log<S: Store>(fixture: Fixture<S>) {
+    let limit = Limit::per_second(300).sliding_log().build("long log").expect("valid");
+    come_back(fixture, &limit, 300, Duration::from_nanos(7), 29).await;
+}
+
+/// Takes units `apart`, and then peeks and takes around the end of the period of every one in `stride`.
+async fn come_back<S: Store>(
+    mut fixture: Fixture<S>,
+    limit: &Limit,
+    takes: u64,
+    apart: Duration,
+    stride: usize,
+) {
+    let mut pure = Pure::default();
+    let mut instants = Vec::new();
+    for take in 0..takes {
+        instants.push(fixture.now());
+        let charge = [fixture.charge(limit, ENTITY)];
+        let _ = fixture.agrees(&mut pure, &charge, &format!("take {take}")).await;
+        fixture.advance(apart);
+    }
+    for (take, instant) in instants.into_iter().enumerate().step_by(stride) {
+        for nanos in [-1_i64, 0, 1] {
+            let end = instant + limit.period();
+            fixture.set(if nanos < 0 { end - Duration::from_nanos(1) } else { end });
+            fixture.advance(Duration::from_nanos(nanos.max(0).unsigned_abs()));
+            for cost in [0, 1] {
+                let charge = [fixture.charge(limit, ENTITY).with_cost(cost)];
+                let context = format!("cost {cost}, {nanos} ns after the period of take {take}");
+                let _ = fixture.agrees(&mut pure, &charge, &context).await;
+            }
+        }
+    }
+}
+
 /// Costs add up, and a cost that exceeds the capacity is denied as one that never fits.
 async fn cost<S: Store>(fixture: Fixture<S>, Sample { limit, name, .. }: Sample) {
     let whole = limit.capacity();
     let mut pure = Pure::default();
     for cost in [2, whole - 3, whole + 1, 3, 1] {
         let charge = [fixture.charge(&limit, "another").with_cost(cost)];
-        assert_eq!(fixture.decide(&charge).await, pure.decide(&charge, fixture.now()), "cost {cost}");
+        let _ = fixture.agrees(&mut pure, &charge, &format!("cost {cost}")).await;
     }
     let first = fixture.take(&limit, whole - 3).await;
     assert_eq!((first.is_allowed(), first.granted()), (true, whole - 3));

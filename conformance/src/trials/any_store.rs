@@ -1,11 +1,12 @@
 //! A store behind [`AnyStore`] decides as the pure function does, through every method.
 
-use tollgate_core::store::{AnyStore, Run, RunVerdict, Store};
+use tollgate_core::store::{AnyStore, Run, Store};
 use tollgate_core::{Action, AlgorithmKind, Charge, IdempotencyKey, LeaseId, Request};
 
 use super::Plan;
 use super::trace::{ENTITIES, cost, move_time};
-use crate::fixture::{Fixture, peek_at, peek_of};
+use crate::compare::{assert_exported, assert_run_decided};
+use crate::fixture::Fixture;
 use crate::pure::Pure;
 use crate::samples::Sample;
 use crate::seed::Seed;
@@ -51,14 +52,13 @@ fn random_take<'a>(
 async fn decide(fixture: &Fixture<AnyStore>, sample: &Sample, random: &mut Seed, pure: &mut Pure) {
     let entity = *random.pick(&ENTITIES);
     let charges = [(); 2].map(|()| random_take(fixture, sample, entity, random));
-    assert_eq!(fixture.decide(&charges).await, pure.decide(&charges, fixture.now()), "{charges:?}");
+    let _ = fixture.agrees(pure, &charges, "decide").await;
 }
 
 async fn decide_one(fixture: &Fixture<AnyStore>, sample: &Sample, random: &mut Seed, pure: &mut Pure) {
     let entity = *random.pick(&ENTITIES);
     let charge = random_take(fixture, sample, entity, random);
-    let expected = pure.decide(&[charge], fixture.now());
-    assert_eq!([fixture.one(charge).await], expected.decisions(), "{charge:?}");
+    let _ = fixture.one_agrees(pure, charge, "decide_one").await;
 }
 
 async fn decide_batch(fixture: &Fixture<AnyStore>, sample: &Sample, random: &mut Seed, pure: &mut Pure) {
@@ -72,16 +72,14 @@ async fn decide_batch(fixture: &Fixture<AnyStore>, sample: &Sample, random: &mut
     let results = fixture.store().decide_batch(&runs, fixture.now()).await;
     assert_eq!(results.len(), runs.len(), "one result per run");
     for ((charge, count), result) in charges.iter().zip(counts).zip(results) {
-        let expected = (0..count).map(|_| pure.decide(charge, fixture.now())).collect();
-        assert_eq!(result.expect("the store decides"), RunVerdict::from_verdicts(expected), "{charge:?}");
+        assert_run_decided(&result.expect("the store decides"), charge, count, pure, fixture.now());
     }
 }
 
 async fn export(fixture: &Fixture<AnyStore>, sample: &Sample, random: &mut Seed, pure: &mut Pure) {
     let charge = fixture.charge(&sample.limit, *random.pick(&ENTITIES));
     let exported = fixture.export_of(&charge).await;
-    let expected = pure.decide(&[peek_of(&charge)], fixture.now());
-    assert_eq!([peek_at(&charge, &exported)], expected.decisions(), "{charge:?}");
+    assert_exported(&charge, &exported, pure, fixture.now(), "export");
 }
 
 async fn apply_deltas(fixture: &Fixture<AnyStore>, sample: &Sample, random: &mut Seed, pure: &mut Pure) {
@@ -94,6 +92,5 @@ async fn apply_deltas(fixture: &Fixture<AnyStore>, sample: &Sample, random: &mut
     }
     let states = fixture.apply_deltas(IdempotencyKey::unique(), &[charge]).await;
     assert!(pure.decide(&[charge], fixture.now()).is_allowed());
-    let expected = pure.decide(&[peek_of(&charge)], fixture.now());
-    assert_eq!([peek_at(&charge, &states[0])], expected.decisions(), "{charge:?}");
+    assert_exported(&charge, &states[0], pure, fixture.now(), "apply_deltas");
 }

@@ -4,6 +4,7 @@ use tollgate_core::store::{Run, RunVerdict, State, Store};
 use tollgate_core::{Action, Request};
 
 use super::Plan;
+use crate::compare::assert_run_decided;
 use crate::fixture::{ENTITY, Fixture};
 use crate::pure::Pure;
 use crate::samples::Sample;
@@ -19,7 +20,9 @@ async fn replayed<S: Store>(fixture: Fixture<S>, Sample { limit, .. }: Sample) {
     let run = Run::new(Request::new(&charges), 9);
     let result = fixture.store().decide_batch(&[run], fixture.now()).await.remove(0);
     let result = result.expect("the store decides");
-    assert_eq!(result, RunVerdict::replay(&run, &mut [State::default()], fixture.now()));
+    assert_run_decided(&result, &charges, 9, &mut Pure::default(), fixture.now());
+    let replayed = RunVerdict::replay(&run, &mut [State::default()], fixture.now());
+    assert!(result == replayed, "the store returned {result:?}, expected {replayed:?}");
     assert!(result.passed() < 9 && result.verdicts().len() == 9);
 }
 
@@ -41,7 +44,7 @@ async fn batch<S: Store>(fixture: Fixture<S>, Sample { limit, .. }: Sample) {
             assert!(result.is_err(), "only the run that is not supported fails");
             continue;
         }
-        let expected = (0..count).map(|_| pure.decide(charges, fixture.now())).collect();
-        assert_eq!(result.expect("the store decides"), RunVerdict::from_verdicts(expected));
+        let result = result.expect("the store decides");
+        assert_run_decided(&result, charges, count, &mut pure, fixture.now());
     }
 }

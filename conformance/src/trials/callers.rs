@@ -8,14 +8,17 @@ use tollgate_core::store::{Atomicity, Store};
 use tollgate_core::{Decision, Limit};
 
 use super::Plan;
+use crate::compare::Shown;
 use crate::fixture::{ENTITY, Fixture};
 use crate::pure::Pure;
 use crate::samples::Sample;
 
 const CALLERS: usize = 64;
 
-pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
+pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>, replay_steps: usize) {
     plan.each("concurrent_callers", equal_charges);
+    let each = (replay_steps / 4).max(50);
+    plan.add("concurrent_callers::no_update_is_lost", move |fixture| no_update_is_lost(fixture, each));
     plan.add("concurrent_callers::mixed_costs", mixed_costs);
     plan.add("concurrent_callers::several_charges", several_charges);
     plan.add("concurrent_callers::opposite_orders", opposite_orders);
@@ -67,7 +70,44 @@ async fn equal_charges<S: Store + 'static>(fixture: Fixture<S>, Sample { limit, 
         fields.sort_unstable();
         fields
     };
-    assert_eq!(sorted(decisions.concat()), sorted(expected.collect()));
+    let (decided, expected) = (sorted(decisions.concat()), sorted(expected.collect()));
+    let different = decided.iter().zip(&expected).find(|(decided, expected)| decided != expected);
+    assert!(
+        different.is_none(),
+        "{CALLERS} callers, {EACH} takes each of {}: the first decisions that differ, sorted, as (allowed, remaining, \
+         start_after, retry_after): decided by the store and expected: {different:?}",
+        Shown(&charge[0]),
+    );
+}
+
+/// Takes far below the limit, so that every one of them writes. A store that unlocks between reading a state and
+/// writing it loses some.
+async fn no_update_is_lost<S: Store + 'static>(fixture: Fixture<S>, each: usize) {
+    const CAPACITY: u32 = 1_000_000;
+    let limits = [Limit::per_day(CAPACITY), Limit::per_day(CAPACITY).fixed_window()];
+    for limit in limits.map(|limit| limit.build("wide").expect("valid")) {
+        let granted: u32 = together(&fixture, |fixture, caller| {
+            let limit = limit.clone();
+            async move {
+                let mut granted = 0;
+                for _ in 0..each {
+                    // Both ways to decide a charge have to lock the same state.
+                    granted += if caller % 2 == 0 {
+                        fixture.take(&limit, 1).await.granted()
+                    } else {
+                        fixture.decide(&[fixture.charge(&limit, ENTITY)]).await.decisions()[0].granted()
+                    };
+                }
+                granted
+            }
+        })
+        .await
+        .iter()
+        .sum();
+        let left = fixture.peek(&limit).await.remaining();
+        let expected = CAPACITY - granted;
+        assert_eq!(left, expected, "{CALLERS} callers were granted {granted}, and the store has {left} left");
+    }
 }
 
 /// The debited total equals the sum of all grants.

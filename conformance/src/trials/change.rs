@@ -12,6 +12,7 @@ use crate::samples::Sample;
 
 pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
     plan.each("live_change", live_change);
+    plan.each("live_change_in_one_request", in_one_request);
     plan.add("live_change::keeps_the_time_until_full", time_until_full);
     plan.add("live_change::a_shorter_limit_is_not_blocked_by_a_longer_one", clamped);
     plan.add("live_change::counters_keep_their_count", counters);
@@ -24,13 +25,35 @@ async fn live_change<S: Store>(mut fixture: Fixture<S>, Sample { limit, changed,
         let mut granted = 0;
         for _ in 0..60 {
             let charge = [fixture.charge(limit, ENTITY)];
-            let verdict = fixture.decide(&charge).await;
-            assert_eq!(verdict, pure.decide(&charge, fixture.now()), "step {step}");
+            let verdict = fixture.agrees(&mut pure, &charge, &format!("step {step}")).await;
             granted += verdict.decisions()[0].granted();
         }
         // A smooth limiter admits one more than it has stored: the next caller waits for it.
         assert!(granted <= limit.capacity() + 1, "{granted} of {}", limit.capacity());
         fixture.advance(Duration::from_millis(450));
+    }
+}
+
+/// A request has the same limit twice, with other parameters, as while a change is rolled out. Its key is new, and used
+/// later under either of them.
+async fn in_one_request<S: Store>(mut fixture: Fixture<S>, Sample { limit, changed, .. }: Sample) {
+    let [more, fewer] = changed;
+    let orders = [[&limit, &more], [&more, &limit], [&limit, &fewer], [&fewer, &limit], [&fewer, &more]];
+    let mut pure = Pure::default();
+    for (order, limits) in orders.into_iter().enumerate() {
+        let entity = format!("order {order}");
+        // Nearly all of the second one: more than the first one could hold, if its capacity is shorter.
+        let [first, second] = limits.map(|limit| fixture.charge(limit, &entity));
+        let charges = [first, second.with_cost(second.limit().capacity() - 1)];
+        let _ = fixture.agrees(&mut pure, &charges, &format!("order {order}, a new key")).await;
+        for limit in [limits[0], limits[1], limits[0]] {
+            for cost in [0, 1, limit.capacity()] {
+                let charge = fixture.charge(limit, &entity).with_cost(cost);
+                let _ = fixture.one_agrees(&mut pure, charge, &format!("order {order}, afterwards")).await;
+            }
+        }
+        let _ = fixture.agrees(&mut pure, &[first, second], &format!("order {order}, a used key")).await;
+        fixture.advance(Duration::from_millis(130));
     }
 }
 

@@ -6,7 +6,9 @@ use tollgate_core::store::Store;
 use tollgate_core::{Action, AlgorithmKind, IdempotencyKey, Request};
 
 use super::Plan;
-use crate::fixture::{Fixture, peek_at, peek_of};
+use super::trace::not_before_last_use;
+use crate::compare::assert_exported;
+use crate::fixture::{Fixture, peek_of};
 use crate::pure::Pure;
 use crate::samples::Sample;
 use crate::seed::Seed;
@@ -38,7 +40,7 @@ async fn apply_deltas<S: Store>(mut fixture: Fixture<S>, sample: Sample) {
             _ => &sample.limit,
         };
         let check = [fixture.charge(limit, random.pick(&ENTITIES)).with_cost(1 + small(&mut random, 3))];
-        assert_eq!(fixture.decide(&check).await, pure.decide(&check, fixture.now()), "step {step}");
+        let _ = fixture.agrees(&mut pure, &check, &format!("step {step}")).await;
         if limit.kind() == AlgorithmKind::Concurrency {
             let debit = [fixture.charge(limit, ENTITIES[0]).with_action(Action::Debit { at: None })];
             let refused = fixture.store().apply_deltas(Request::new(&debit), fixture.now()).await;
@@ -50,23 +52,20 @@ async fn apply_deltas<S: Store>(mut fixture: Fixture<S>, sample: Sample) {
             .map(|_| {
                 let entity = if scattered { random.pick(&ENTITIES) } else { &ENTITIES[0] };
                 let ago = fixture.now() - Duration::from_micros(random.below(2_000_000));
-                // A store may drop when a blocking bucket that is full again was last used.
-                let at = if random.once_in(3) || limit.block_time().is_some() { None } else { Some(ago) };
+                let at = if random.once_in(3) { None } else { Some(ago) };
                 let refund = random.once_in(8);
                 let action = if refund { Action::Refund { at } } else { Action::Debit { at } };
-                fixture.charge(limit, *entity).with_cost(small(&mut random, 5)).with_action(action)
+                let charge =
+                    fixture.charge(limit, *entity).with_cost(small(&mut random, 5)).with_action(action);
+                not_before_last_use(charge, &pure, fixture.now())
             })
             .collect();
         let states = fixture.apply_deltas(IdempotencyKey::unique(), &charges).await;
         assert!(pure.decide(&charges, fixture.now()).is_allowed());
         for (charge, state) in charges.iter().zip(&states) {
-            let expected = pure.decide(&[peek_of(charge)], fixture.now());
-            assert_eq!(
-                [fixture.one(peek_of(charge)).await],
-                expected.decisions(),
-                "step {step}: {charges:?}"
-            );
-            assert_eq!([peek_at(charge, state)], expected.decisions(), "step {step}: {charges:?}");
+            let context = format!("step {step}, after the deltas");
+            let _ = fixture.one_agrees(&mut pure, peek_of(charge), &context).await;
+            assert_exported(charge, state, &mut pure, fixture.now(), &context);
         }
     }
 }
@@ -85,11 +84,10 @@ async fn applied_once<S: Store>(mut fixture: Fixture<S>, Sample { limit, .. }: S
     for _ in 0..3 {
         let states = fixture.apply_deltas(key, &charges).await;
         for (charge, state) in charges.iter().zip(&states) {
-            let expected = pure.decide(&[peek_of(charge)], fixture.now());
-            assert_eq!([peek_at(charge, state)], expected.decisions());
+            assert_exported(charge, state, &mut pure, fixture.now(), "the state that apply_deltas returned");
         }
         let other = [fixture.charge(&limit, "one")];
-        assert_eq!(fixture.decide(&other).await, pure.decide(&other, fixture.now()), "applied once");
+        let _ = fixture.agrees(&mut pure, &other, "after deltas that are applied once").await;
     }
 }
 

@@ -40,16 +40,20 @@ pub(crate) struct Plan<S> {
 }
 
 const EXACT: Requirement = Requirement {
-    is_met: |capability, kind| capability.exact.contains(kind),
+    is_met: |abilities, kind| abilities.capability.exact.contains(kind),
     reason: "the store's decisions are not exact for this algorithm",
 };
 const IDEMPOTENCY_KEYS: Requirement = Requirement {
-    is_met: |capability, _| capability.idempotency != IdempotencyRetention::None,
+    is_met: |abilities, _| abilities.capability.idempotency != IdempotencyRetention::None,
     reason: "the store does not recognize idempotency keys",
 };
 const SNAPSHOTS: Requirement = Requirement {
-    is_met: |capability, kind| capability.snapshots.contains(kind),
+    is_met: |abilities, kind| abilities.capability.snapshots.contains(kind),
     reason: "the store does not export states of this algorithm",
+};
+const COUNTED_STATES: Requirement = Requirement {
+    is_met: |abilities, _| abilities.counts_states,
+    reason: "the subject does not count the states that the store holds",
 };
 
 impl<S: Store + 'static> Plan<S> {
@@ -99,15 +103,16 @@ pub(crate) fn all<S: Store + 'static>(replay_steps: usize) -> Vec<PlannedTrial<S
     all_or_nothing::plan(plan.requiring(&[EXACT]));
     any_store::plan(plan.requiring(&[EXACT, SNAPSHOTS]), replay_steps);
     batch::plan(plan.requiring(&[EXACT]));
-    callers::plan(plan.requiring(&[EXACT]));
+    callers::plan(plan.requiring(&[EXACT]), replay_steps);
     change::plan(plan.requiring(&[EXACT]));
     clock::plan(plan.requiring(&[EXACT]));
     debit::plan(plan.requiring(&[EXACT]));
     deltas::plan(plan.requiring(&[EXACT]));
     deltas::plan_repetitions(plan.requiring(&[EXACT, IDEMPOTENCY_KEYS]));
     expiry::plan(plan.requiring(&[SNAPSHOTS]));
+    expiry::plan_growth(plan.requiring(&[COUNTED_STATES]));
     idempotency::plan(plan.requiring(&[IDEMPOTENCY_KEYS]));
-    keys::plan(plan.requiring(&[]));
+    keys::plan(plan.requiring(&[]), replay_steps);
     leases::plan(plan.requiring(&[]));
     peek::plan(plan.requiring(&[]));
     permits::plan(plan.requiring(&[]));

@@ -5,7 +5,8 @@ use std::time::Duration;
 use tollgate_core::store::{Snapshot, State, Store};
 
 use super::Plan;
-use crate::fixture::Fixture;
+use crate::compare::assert_decided;
+use crate::fixture::{ENTITY, Fixture};
 use crate::samples::Sample;
 
 pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
@@ -19,8 +20,9 @@ async fn snapshots<S: Store>(mut fixture: Fixture<S>, Sample { limit, .. }: Samp
         let snapshot = fixture.export(&limit).await.expect("a state that is not fresh");
         assert_eq!((snapshot.version(), snapshot.kind()), (Snapshot::VERSION, limit.kind()));
         let mut state = State::from_snapshot(&limit, &snapshot).expect("a valid snapshot");
-        let peek = limit.charge("any key").with_cost(0);
-        assert_eq!(fixture.peek(&limit).await, state.apply(&peek, fixture.now()));
+        let peek = fixture.charge(&limit, ENTITY).with_cost(0);
+        let (decided, by_snapshot) = (fixture.one(peek).await, state.apply(&peek, fixture.now()));
+        assert_decided(&[decided], &[by_snapshot], &[peek], fixture.now(), "by the exported state");
         fixture.advance(Duration::from_millis(3));
     }
 }

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use tollgate_core::store::Store;
-use tollgate_core::{Action, Charge, LeaseId, Limit};
+use tollgate_core::{Action, Charge, LeaseId, Limit, Time};
 
 use crate::fixture::Fixture;
+use crate::pure::Pure;
 use crate::samples::Sample;
 use crate::seed::Seed;
 
@@ -43,6 +44,16 @@ pub(super) fn cost(limit: &Limit, random: &mut Seed) -> u32 {
         3..=5 => 2 + u32::try_from(random.below(4)).unwrap_or(0),
         _ => 1,
     }
+}
+
+/// Returns a delta with an instant at which every store agrees. If a bucket is full again, a store may have dropped when
+/// it was last used, so a delta that is dated before that counts from one instant or from the other.
+pub(super) fn not_before_last_use<'a>(charge: Charge<'a>, pure: &Pure, now: Time) -> Charge<'a> {
+    let last_use = pure.fresh_at(&charge);
+    if last_use > now {
+        return charge;
+    }
+    charge.with_action(charge.action().map_instant(|at| at.map(|at| at.max(last_use))))
 }
 
 /// Gives a charge a random cost, action and lease. The algorithm may not support the action.

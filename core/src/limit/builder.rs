@@ -206,6 +206,11 @@ impl LimitBuilder {
     ///
     /// The name identifies the state: a limit of the same name with other parameters continues with the state of its
     /// predecessor. Another algorithm, or a block time where there was none, starts with a fresh state.
+    ///
+    /// Names are chosen by developers and operators. Do not make them from what a request contains: two names whose
+    /// [ids](Limit::id) collide share their states in a process, and since the id is no cryptographic hash, whoever
+    /// chooses a name can make it collide with another one. What comes from users belongs into the key, which stores
+    /// compare or hash with a secret.
     pub fn build(self, name: &str) -> Result<Limit, LimitError> {
         let validation = Validation { builder: &self, name };
         let algorithm = validation.algorithm()?;

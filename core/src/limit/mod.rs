@@ -112,8 +112,9 @@ impl Limit {
         Arc::clone(&self.name)
     }
 
-    /// Returns a digest of the name, the algorithm and whether there is a block time. Limits with the same id share
-    /// state.
+    /// Returns a digest of the name, the algorithm and whether there is a block time, the same in every process. Limits
+    /// with the same id share state. It is not collision-resistant:
+    /// [names are not for user input](LimitBuilder::build).
     #[inline]
     pub fn id(&self) -> u64 {
         self.id

@@ -90,14 +90,14 @@ pub struct Capability {
 }
 
 impl Capability {
-    /// A store that decides exactly, atomically everywhere, by its caller's clock, and recognizes idempotency keys for a
-    /// minute.
+    /// A store that decides exactly, atomically everywhere, by its caller's clock, and exports all states. It recognizes no
+    /// idempotency keys: a store that does says for how long ([`with_idempotency`](Self::with_idempotency)).
     pub const fn exact() -> Self {
         Self {
             clock_source: ClockSource::Caller,
             atomicity: Atomicity::Everywhere,
             exact: AlgorithmSet::ALL,
-            idempotency: IdempotencyRetention::For(Duration::from_secs(60)),
+            idempotency: IdempotencyRetention::None,
             unknown_effects: false,
             snapshots: AlgorithmSet::ALL,
         }

@@ -3,6 +3,7 @@
 //! Only of limits with a long reset time: the state of others equals a fresh one soon. The number of keys is bounded;
 //! what does not fit is counted as lost. Each delta has an idempotency key of its own, so that it can be sent again.
 
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -17,7 +18,6 @@ use super::shares::LimitShare;
 /// How many entries are examined for eviction when there is no room for another.
 const EVICTION_SCAN: usize = 16;
 
-#[derive(Debug)]
 pub(super) struct PendingDeltas {
     max_keys: usize,
     /// Limits with a shorter reset time are not reconciled.
@@ -28,7 +28,18 @@ pub(super) struct PendingDeltas {
     lost: AtomicU64,
 }
 
-#[derive(Debug, Default)]
+/// Shows how many deltas were lost, and not the keys of the others.
+impl fmt::Debug for PendingDeltas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingDeltas")
+            .field("max_keys", &self.max_keys)
+            .field("min_reset", &self.min_reset)
+            .field("lost", &self.lost)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Default)]
 struct PendingTable {
     entries: IndexMap<StateKey, KeyDeltas>,
     /// The entry that the last scan for eviction ended at.

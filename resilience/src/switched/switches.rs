@@ -1,6 +1,7 @@
 //! The handle of an operator.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -66,10 +67,17 @@ pub struct SwitchState {
 /// assert!(limiter.check_now(&api, "user:42").is_denied());
 /// # Ok::<(), tollgate::LimitError>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Switches(Arc<LiveTable>);
 
-#[derive(Debug, Default)]
+/// Shows the positions of the switches, and how many keys are listed.
+impl fmt::Debug for Switches {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Switches").field(&self.state()).finish()
+    }
+}
+
+#[derive(Default)]
 struct LiveTable {
     /// Whether the table differs from the default. If not, a call reads no more than this.
     is_set: AtomicBool,

@@ -2,7 +2,7 @@
 
 use tollgate_core::store::Store;
 use tollgate_core::{Action, Key, LeaseId, Limit, Outcome, Request, Source};
-use tollgate_resilience::KeyList;
+use tollgate_resilience::{KeyList, Switched};
 
 use crate::recording::{Call, NOW, ready, requested};
 use crate::{DECIDE, DECIDE_ONE, limit, switched};
@@ -144,4 +144,17 @@ fn detached_requests_of_deny_listed_keys_are_dropped() {
     assert_eq!(store.store().calls(), vec![]);
     let exported = ready(store.export(&api, "bad".into(), NOW)).expect("a decision");
     assert_eq!(exported.state, None);
+}
+
+/// Lists can be long, and contain personal data.
+#[test]
+fn debug_output_shows_how_many_keys_are_listed_and_not_which() {
+    let switched = Switched::new(tollgate_store_memory::MemoryStore::config().max_keys(100).build());
+    switched
+        .switches()
+        .set_allow_list((0..2_000).map(|key| format!("alice {key}")).collect::<Vec<_>>().iter());
+    switched.switches().off("api");
+    let shown = format!("{switched:?}");
+    assert!(shown.len() < 1_000, "{} bytes", shown.len());
+    assert!(shown.contains("api") && shown.contains("2000") && !shown.contains("alice"), "{shown}");
 }

@@ -1,0 +1,116 @@
+//! A request with several charges: locks all of its states, decides, and writes what has changed.
+
+use smallvec::SmallVec;
+use tollgate_core::store::{State, settle, state_indexes};
+use tollgate_core::{Charge, Limit, Time, Verdict};
+
+use crate::key_hash::KeyHash;
+use crate::shard::{Entry, Shard, Usage};
+use crate::store::{MemoryStore, NewTat};
+use crate::sync::{MutexGuard, lock};
+use crate::table::LockedSlot;
+
+impl MemoryStore {
+    /// Decides a request with several charges: locks all of their states first.
+    pub(crate) fn decide_several(&self, charges: &[Charge<'_>], now: Time) -> Verdict {
+        let (indexes, count) = state_indexes(charges);
+        let mut locked = self.lock_states(charges, &indexes, count);
+        let now = now.max(self.horizon_of_new(&locked));
+        let mut states: SmallVec<[State; 4]> =
+            locked.states.iter().map(|locked| locked.before.clone()).collect();
+        let verdict = settle(charges, &indexes, &mut states, now);
+        for (index, state) in states.into_iter().enumerate() {
+            if state != locked.states[index].before {
+                // The last charge of several on one state tells what is left of it.
+                let last = indexes.iter().rposition(|state| *state == index).unwrap_or(index);
+                let usage = Usage::of(&verdict.decisions()[last]);
+                self.write(&mut locked, index, Entry { state, usage }, now);
+            }
+        }
+        verdict
+    }
+
+    /// Returns the time at which a request is decided, if the caller's is earlier: the latest horizon of its new keys.
+    fn horizon_of_new(&self, locked: &LockedStates<'_>) -> Time {
+        let new = locked.states.iter().filter(|state| state.is_new);
+        let horizons = new.filter_map(|state| {
+            let shard = &locked.shards.iter().find(|(index, _)| *index == self.shard_of(state.hash))?.1;
+            Some(self.horizon(shard, state.is_tat()))
+        });
+        horizons.max().unwrap_or(Time::EPOCH)
+    }
+
+    /// Locks the shards of all keys, in ascending order, and then the slots of the keys that have one.
+    fn lock_states<'s>(
+        &'s self,
+        charges: &[Charge<'s>],
+        indexes: &[usize],
+        count: usize,
+    ) -> LockedStates<'s> {
+        let mut hashes: SmallVec<[(KeyHash, &Limit); 4]> = SmallVec::new();
+        for (charge, index) in charges.iter().zip(indexes) {
+            if *index == hashes.len() {
+                hashes.push((self.hasher.hash(charge), charge.limit()));
+            }
+        }
+        debug_assert_eq!(hashes.len(), count, "one hash per state");
+        let mut order: SmallVec<[usize; 4]> = hashes.iter().map(|(hash, _)| self.shard_of(*hash)).collect();
+        order.sort_unstable();
+        order.dedup();
+        let shards: SmallVec<[_; 4]> =
+            order.into_iter().map(|index| (index, lock(&self.shards[index]))).collect();
+        let states = hashes
+            .into_iter()
+            .map(|(hash, limit)| {
+                let slot = if limit.as_flow().is_some() { self.table.lock(hash) } else { None };
+                let stored = || {
+                    let index = self.shard_of(hash);
+                    let shard = &shards.iter().find(|(shard, _)| *shard == index)?.1;
+                    shard.get(limit.kind(), hash.map_key()).cloned()
+                };
+                let found = slot.as_ref().map(|slot| State::from_flow(slot.state())).or_else(stored);
+                let is_new = found.is_none();
+                LockedState { hash, limit, slot, is_new, before: found.unwrap_or_default() }
+            })
+            .collect();
+        LockedStates { states, shards }
+    }
+
+    fn write(&self, locked: &mut LockedStates<'_>, index: usize, entry: Entry, now: Time) {
+        let LockedState { hash, limit, ref mut slot, is_new, .. } = locked.states[index];
+        let tat = entry.state.as_flow().filter(|_| limit.as_flow().is_some());
+        if let Some(slot) = slot {
+            slot.set(tat.unwrap_or_default());
+            return;
+        }
+        let home = self.shard_of(hash);
+        let Some((_, shard)) = locked.shards.iter_mut().find(|(shard, _)| *shard == home) else { return };
+        let kind = limit.kind();
+        match tat {
+            Some(tat) => self.store_tat(shard, hash, NewTat { tat, usage: entry.usage, kind }, !is_new, now),
+            None => self.put(shard, hash, kind, entry, now),
+        }
+    }
+}
+
+/// All states of a request, locked.
+struct LockedStates<'s> {
+    // Declared first, so that slots are unlocked before shards.
+    states: SmallVec<[LockedState<'s>; 4]>,
+    shards: SmallVec<[(usize, MutexGuard<'s, Shard>); 4]>,
+}
+
+struct LockedState<'s> {
+    hash: KeyHash,
+    limit: &'s Limit,
+    slot: Option<LockedSlot<'s>>,
+    /// The key has neither a slot nor an entry in its shard.
+    is_new: bool,
+    before: State,
+}
+
+impl LockedState<'_> {
+    fn is_tat(&self) -> bool {
+        self.limit.as_flow().is_some()
+    }
+}
