@@ -20,7 +20,7 @@ const TARGET: &str = "tollgate";
 ///
 /// | level | events |
 /// |---|---|
-/// | warn | a circuit breaker opens; a reconciliation is incomplete; store calls that fail; fallbacks |
+/// | warn | an open circuit breaker; an incomplete reconciliation; failed store calls; fallbacks; unsafe servers |
 /// | info | a circuit breaker is half-open or closes; a reconciliation is complete |
 /// | debug | denials |
 /// | trace | all others |
@@ -112,6 +112,10 @@ impl<C: Clock> Observer for Log<C> {
             // A central store that did not answer is a store that failed.
             Event::Synchronized { took, error, .. } | Event::StoreCalled { took, error } => {
                 self.store_called(took, error);
+            }
+            // Not throttled: a store reports each of its servers once.
+            Event::ServerMisconfigured { problem } => {
+                warn!(target: TARGET, problem, "the configuration of a server is unsafe");
             }
             // Events that are newer than this crate.
             _ => {}

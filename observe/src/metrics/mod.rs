@@ -35,6 +35,7 @@ pub struct Metrics {
     sync_stale: OnceLock<Gauge>,
     store_call: OnceLock<Histogram>,
     store_errors: Chain<ErrorKind, Counter>,
+    misconfigured_servers: OnceLock<Counter>,
 }
 
 /// The counters of one limit.
@@ -63,6 +64,7 @@ impl Metrics {
             sync_stale: OnceLock::new(),
             store_call: OnceLock::new(),
             store_errors: Chain::default(),
+            misconfigured_servers: OnceLock::new(),
         }
     }
 
@@ -157,6 +159,11 @@ impl Observer for Metrics {
                     let register = || counter!(names::STORE_ERRORS, "kind" => kind.as_str());
                     self.store_errors.get(kind, register).increment(1);
                 }
+            }
+            Event::ServerMisconfigured { .. } => {
+                self.misconfigured_servers
+                    .get_or_init(|| counter!(names::MISCONFIGURED_SERVERS))
+                    .increment(1);
             }
             // Events that are newer than this crate.
             _ => {}

@@ -133,3 +133,10 @@ fn store_calls_are_timed_in_seconds_and_their_errors_counted_by_kind() {
     assert_eq!(recorded.counter("tollgate_store_errors_total{kind=\"full\"}"), 1);
     assert_eq!(recorded.series().len(), 3, "{:?}", recorded.series());
 }
+
+#[test]
+fn servers_with_an_unsafe_configuration_are_counted() {
+    let recorded = after(&[Event::ServerMisconfigured { problem: "redis at host:1 may evict keys" }; 2]);
+    assert_eq!(recorded.counter("tollgate_misconfigured_servers_total"), 2);
+    assert_eq!(recorded.series().len(), 1, "an address is no label: {:?}", recorded.series());
+}

@@ -48,6 +48,8 @@ fn failures_are_warnings() {
     assert_line(fell_back, Level::WARN, &parts);
     assert_line(Event::BreakerChanged { state: BreakerState::Open }, Level::WARN, &["state=\"open\""]);
     assert_line(Event::Reconciled { keys: 4, lost: 2 }, Level::WARN, &["keys=4", "lost=2"]);
+    let problem = "redis at host:1 may evict keys";
+    assert_line(Event::ServerMisconfigured { problem }, Level::WARN, &[problem]);
 }
 
 #[test]
