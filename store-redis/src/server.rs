@@ -9,10 +9,11 @@ use std::time::Duration;
 use deadpool_redis::{Hook, Manager, Pool, Runtime, Timeouts};
 use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, PushInfo, PushKind, Value};
 use tokio::time::{Instant, timeout_at};
-use tollgate_core::{ErrorKind, StoreError};
+use tollgate_core::{ErrorKind, Observer, StoreError};
 
-use crate::connection::{Backoff, SharedConnection};
-use crate::error::{self, Fault};
+use crate::connection::{Backoff, ConnectionSource, SharedConnection};
+use crate::error::{self, Fault, Peer, Role};
+use crate::eviction::EvictionCheck;
 use crate::script_call::ScriptCall;
 use crate::stats::{Counter, Counters};
 
@@ -25,15 +26,22 @@ pub(crate) struct ConnectionOptions {
 }
 
 /// What every server of a store is created with.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Connector {
     options: ConnectionOptions,
+    observer: Option<Arc<dyn Observer>>,
     counters: Arc<Counters>,
 }
 
+impl std::fmt::Debug for Connector {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connector").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
 impl Connector {
-    pub(crate) fn new(options: ConnectionOptions) -> Self {
-        Self { options, counters: Arc::default() }
+    pub(crate) fn new(options: ConnectionOptions, observer: Option<Arc<dyn Observer>>) -> Self {
+        Self { options, observer, counters: Arc::default() }
     }
 
     pub(crate) fn counters(&self) -> &Arc<Counters> {
@@ -42,7 +50,7 @@ impl Connector {
 
     /// Returns the deadline of a command that finds the servers.
     pub(crate) fn query_deadline(&self) -> Instant {
-        now() + self.options.connect_timeout
+        in_future(self.options.connect_timeout)
     }
 }
 
@@ -51,19 +59,33 @@ impl Connector {
 pub(crate) struct Server {
     /// The address, for error messages. Contains no credentials.
     name: String,
+    /// The host. Empty for a Unix socket.
+    host: String,
     connections: Vec<Arc<SharedConnection>>,
     next: AtomicUsize,
     counters: Arc<Counters>,
 }
 
 impl Server {
+    /// Creates a server that holds state.
     pub(crate) fn new(info: ConnectionInfo, connector: &Connector) -> Result<Self, StoreError> {
-        let Connector { options, counters } = connector;
+        Self::with_role(info, Role::Redis, connector)
+    }
+
+    /// Creates a sentinel.
+    pub(crate) fn sentinel(info: ConnectionInfo, connector: &Connector) -> Result<Self, StoreError> {
+        Self::with_role(info, Role::Sentinel, connector)
+    }
+
+    fn with_role(info: ConnectionInfo, role: Role, connector: &Connector) -> Result<Self, StoreError> {
+        let Connector { options, observer, counters } = connector;
         let name = info.addr().to_string();
-        let tls_hint = match info.addr() {
-            ConnectionAddr::TcpTls { .. } => "the server does not use TLS, use redis:// instead of rediss://",
-            _ => "the server requires TLS, use rediss:// instead of redis://",
+        let (host, tls) = match info.addr() {
+            ConnectionAddr::Tcp(host, _) => (host.clone(), false),
+            ConnectionAddr::TcpTls { host, .. } => (host.clone(), true),
+            _ => (String::new(), false),
         };
+        let peer = Peer { name: name.clone(), role, tls };
         let disconnects = Arc::new(AtomicU64::new(0));
         let disconnected = Arc::clone(&disconnects);
         let config = AsyncConnectionConfig::new()
@@ -82,7 +104,7 @@ impl Server {
         let manager = Manager::new_with_config(info, config).map_err(|error| refused(error.to_string()))?;
         let opened = Arc::clone(counters);
         let pool = Pool::builder(manager)
-            .max_size(options.per_server.max(1))
+            .max_size(options.per_server)
             .runtime(Runtime::Tokio1)
             .timeouts(Timeouts {
                 wait: Some(options.connect_timeout),
@@ -95,19 +117,26 @@ impl Server {
             }))
             .build()
             .map_err(|error| refused(error.to_string()))?;
-        let connection = || {
-            let connection = SharedConnection::new(
+        let eviction = match role {
+            Role::Redis => Some(EvictionCheck::new(
                 name.clone(),
-                tls_hint,
-                pool.clone(),
-                Arc::clone(&disconnects),
-                options.backoff,
                 Arc::clone(counters),
-            );
-            Arc::new(connection)
+                observer.as_ref().map(Arc::clone),
+            )),
+            Role::Sentinel => None,
         };
-        let connections = std::iter::repeat_with(connection).take(options.per_server.max(1)).collect();
-        Ok(Self { name, connections, next: AtomicUsize::new(0), counters: Arc::clone(counters) })
+        let source = Arc::new(ConnectionSource {
+            peer,
+            pool,
+            disconnects,
+            backoff: options.backoff,
+            connect_timeout: options.connect_timeout,
+            eviction,
+            counters: Arc::clone(counters),
+        });
+        let connection = || Arc::new(SharedConnection::new(Arc::clone(&source)));
+        let connections = std::iter::repeat_with(connection).take(options.per_server).collect();
+        Ok(Self { name, host, connections, next: AtomicUsize::new(0), counters: Arc::clone(counters) })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -175,7 +204,7 @@ impl Server {
                 return Err(Fault::Lost(self.timed_out()));
             }
         };
-        let reply = reply.map_err(|error| error::after_sending(error, &self.name));
+        let reply = reply.map_err(|error| error::after_sending(error, &self.name, &self.host));
         match &reply {
             Err(Fault::Lost(_)) => in_flight.lost(),
             Err(Fault::Refused(error::Refusal::ReadOnly(_))) => in_flight.answered_by_replica(),
