@@ -10,9 +10,11 @@ use tollgate_core::{AnyStore, ErrorKind, Limiter, StoreError};
 /// | `redis://…`, `rediss://…`, `redis+sentinel://…`, `redis+cluster://…`, `redis+shards://…` | Redis | `redis` |
 /// | `cassandra://host,…/keyspace` | Cassandra, wrapped in `tollgate::resilience::Coalesced` | `cassandra` |
 ///
-/// Returns an error if the URL is invalid, if the feature of its store is off, or if Cassandra rejects the credentials or
-/// lacks the table (`tollgate::cassandra::Config::create_schema` creates it). A server that cannot be reached is not an
-/// error: calls fail until it is reachable.
+/// Returns an error if the URL is invalid or has a part that its store does not know, if the feature of its store is
+/// off, or if Cassandra rejects the credentials or lacks the table (`tollgate::cassandra::Config::create_schema`
+/// creates it). A server that cannot be reached is not an error, nor is a Redis that rejects the credentials: calls
+/// fail until the server accepts them. To fail at startup instead, create the store by its own `Config` with
+/// `require_reachable`; `ping` of the store checks it at any later time.
 ///
 /// ```
 /// use tollgate::Limit;
@@ -27,10 +29,19 @@ use tollgate_core::{AnyStore, ErrorKind, Limiter, StoreError};
 /// # }
 /// ```
 pub async fn connect(url: &str) -> Result<Limiter<AnyStore>, StoreError> {
-    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme);
-    match scheme.split('+').next().unwrap_or_default() {
+    let scheme = url.split_once(':').map_or("", |(scheme, _)| scheme).to_ascii_lowercase();
+    // The schemes of Redis have variants, such as redis+cluster.
+    let store = if scheme.starts_with("redis+") || scheme.starts_with("rediss+") { "redis" } else { &scheme };
+    match store {
         #[cfg(feature = "memory")]
-        "memory" => Ok(Limiter::new(AnyStore::new(crate::memory::MemoryStore::new()))),
+        "memory" if url["memory".len()..] == *"://" => {
+            Ok(Limiter::new(AnyStore::new(crate::memory::MemoryStore::new())))
+        }
+        #[cfg(feature = "memory")]
+        "memory" => Err(StoreError::new(
+            ErrorKind::Refused,
+            "the URL of the memory store has no other parts; use memory://, and memory::Config for its options",
+        )),
         #[cfg(feature = "redis")]
         "redis" | "rediss" => {
             let store = crate::redis::RedisStore::connect(url).await?;
@@ -82,6 +93,32 @@ mod tests {
         for url in ["", "localhost:6379", "http://user:secret@localhost", "memcached://a"] {
             let error = connect(url).await.expect_err("unknown scheme").to_string();
             assert!(error.contains("use memory://, redis://") && !error.contains("secret"), "{error}");
+        }
+    }
+
+    #[cfg(feature = "memory")]
+    #[tokio::test]
+    async fn the_url_of_the_memory_store_has_no_other_parts() {
+        for url in ["memory://", "MEMORY://", "Memory://"] {
+            assert!(connect(url).await.is_ok(), "{url}");
+        }
+        for url in
+            ["memory:", "memory:/", "memory://foo", "memory://?max_keys=1", "memory://#a", "memory:///"]
+        {
+            let error = connect(url).await.expect_err(url);
+            assert_eq!(error.kind(), ErrorKind::Refused, "{url}");
+            assert!(error.to_string().contains("use memory://, and memory::Config"), "{error}");
+        }
+        let error = connect("memory+cluster://").await.expect_err("an unknown scheme").to_string();
+        assert!(error.contains("unknown scheme"), "{error}");
+    }
+
+    #[cfg(feature = "redis")]
+    #[tokio::test]
+    async fn the_schemes_of_redis_are_those_of_its_store() {
+        for url in ["REDIS://a,b", "rediss+Cluster://h/3", "redis+sentinel://h", "redis+ring://h", "redis:"] {
+            let error = connect(url).await.expect_err(url).to_string();
+            assert!(error.contains("the redis URL"), "{url}: {error}");
         }
     }
 

@@ -71,6 +71,11 @@ pub enum Event<'a> {
         /// The error, if it failed.
         error: Option<&'a StoreError>,
     },
+    /// A store found that its server is configured such that limits may be exceeded.
+    ServerMisconfigured {
+        /// What is wrong with which server, and what would be right.
+        problem: &'a str,
+    },
 }
 
 /// Why a fallback decided instead of the store.

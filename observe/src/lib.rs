@@ -1,7 +1,7 @@
 //! Metrics and logs for Tollgate, a rate limiter: its [events](tollgate_core::Event) as counters, gauges and
 //! histograms (Prometheus or any other exporter), and as `tracing` log lines.
 //!
-//! Limiters and wrappers around stores report events to an [`Observer`](tollgate_core::Observer), which is attached once,
+//! Limiters, wrappers around stores and the Redis store report events to an [`Observer`](tollgate_core::Observer), which is attached once,
 //! to the limiter ([`Limiter::with_observer`](tollgate_core::Limiter::with_observer)). [`Metrics`] records them through
 //! the [`metrics`](https://docs.rs/metrics) facade, for the exporter that the program has installed.
 //! [`Log`] writes them through [`tracing`]. [`Fanout`] forwards them to several observers.
@@ -48,6 +48,7 @@
 //! | `tollgate_sync_stale_seconds` | gauge | | time for which the central store has not answered |
 //! | `tollgate_store_call_seconds` | histogram | `store` | duration of the calls of a guarded store, including those that failed |
 //! | `tollgate_store_errors_total` | counter | `store`, `kind` | calls of a guarded store that failed |
+//! | `tollgate_misconfigured_servers_total` | counter | | servers whose configuration lets limits be exceeded |
 //!
 //! A decision of a fallback counts twice: among the decisions with its source, and among the fallbacks with its reason.
 //!

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use scylla::client::session_builder::SessionBuilder;
 use scylla::statement::{Consistency, SerialConsistency};
-use tollgate_core::StoreError;
+use tollgate_core::{ErrorKind, StoreError};
 
 use crate::replication::Replication;
 use crate::schema::Table;
@@ -37,7 +37,8 @@ use crate::url::ClusterUrl;
 /// - The hosts are contact points: the driver discovers the other nodes. Default port: 9042.
 /// - `user:password@` is optional. Percent-encode special characters.
 /// - `datacenter` is the same as [`local_datacenter`](Self::local_datacenter), and `table` the same as
-///   [`table`](Self::table). Both are optional.
+///   [`table`](Self::table). Both are optional; where both the URL and the option are set, they must be equal.
+/// - Anything else is an error: other parameters, a fragment, a user without a password, empty hosts.
 #[derive(Clone)]
 #[must_use = "a configuration does nothing until it connects"]
 pub struct Config {
@@ -117,7 +118,7 @@ impl Config {
         self
     }
 
-    /// Sets the timeout for opening a connection. Default: 1 s.
+    /// Sets the timeout for opening a connection. Default: 1 s. [`Duration::MAX`] is no timeout.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.options.connect_timeout = timeout;
         self
@@ -207,14 +208,57 @@ impl Config {
     }
 
     fn parse(&self) -> Result<(ClusterUrl, Table), StoreError> {
+        self.check()?;
         let mut url = ClusterUrl::parse(&self.url)?;
-        if self.datacenter.is_some() {
-            url.datacenter.clone_from(&self.datacenter);
-        }
-        let name = self.table.as_deref().or(url.table.as_deref()).unwrap_or("limits");
-        let table = Table::new(&url.keyspace, name)?;
+        let datacenter = only("local_datacenter", self.datacenter.as_deref(), url.datacenter.as_deref())?;
+        let table = only("table", self.table.as_deref(), url.table.as_deref())?;
+        let table = Table::new(&url.keyspace, table.unwrap_or("limits"))?;
+        url.datacenter = datacenter.map(str::to_owned);
         Ok((url, table))
     }
+
+    /// Returns an error for an option that no store can work with. It names the option and what would be right.
+    fn check(&self) -> Result<(), StoreError> {
+        let is_serial = matches!(self.options.consistency, Consistency::Serial | Consistency::LocalSerial);
+        let problems = [
+            (
+                self.options.connect_timeout.is_zero(),
+                "connect_timeout must not be zero; use Duration::MAX for no timeout",
+            ),
+            (
+                self.options.call_timeout.is_zero(),
+                "call_timeout must not be zero; use Duration::MAX for no timeout",
+            ),
+            (is_serial, "consistency: the level of the commit must not be serial; use LocalQuorum or Quorum"),
+            (
+                self.datacenter.as_ref().is_some_and(String::is_empty),
+                "local_datacenter must not be empty; leave it out if all nodes are used alike",
+            ),
+        ];
+        match problems.iter().find(|(is_wrong, _)| *is_wrong) {
+            Some((_, problem)) => Err(refused(format!("cassandra: Config::{problem}"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Returns the value of an option that can also be part of the URL.
+fn only<'a>(
+    option: &str,
+    configured: Option<&'a str>,
+    in_url: Option<&'a str>,
+) -> Result<Option<&'a str>, StoreError> {
+    match (configured, in_url) {
+        (Some(configured), Some(in_url)) if configured != in_url => {
+            let what = format!("cassandra: Config::{option} and the URL have different values");
+            Err(refused(format!("{what}; set one of them, or the same value")))
+        }
+        _ => Ok(configured.or(in_url)),
+    }
+}
+
+fn refused(message: String) -> StoreError {
+    StoreError::new(ErrorKind::Refused, message)
 }
 
 impl fmt::Debug for Config {
@@ -239,5 +283,33 @@ impl fmt::Debug for StoreOptions {
             .field("expiry_margin", &self.expiry_margin)
             .field("cache_bytes", &self.cache_bytes)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_that_cannot_work_are_refused() {
+        let config = || Config::new("cassandra://bob:secret@db/limits?table=one&datacenter=dc1");
+        assert!(config().table("one").local_datacenter("dc1").parse().is_ok());
+        let longest = config().connect_timeout(Duration::MAX).call_timeout(Duration::MAX);
+        assert!(longest.expiry_margin(Duration::MAX).cache_bytes(u64::MAX).parse().is_ok());
+        for (config, problem) in [
+            (config().connect_timeout(Duration::ZERO), "Config::connect_timeout must not be zero"),
+            (config().call_timeout(Duration::ZERO), "Config::call_timeout must not be zero"),
+            (
+                config().consistency(Consistency::Serial, SerialConsistency::Serial),
+                "use LocalQuorum or Quorum",
+            ),
+            (config().local_datacenter(""), "Config::local_datacenter must not be empty"),
+            (config().local_datacenter("dc2"), "Config::local_datacenter and the URL have different values"),
+            (config().table("two"), "Config::table and the URL have different values"),
+        ] {
+            let error = config.parse().expect_err(problem);
+            assert_eq!(error.kind(), ErrorKind::Refused);
+            assert!(error.to_string().contains(problem) && !error.to_string().contains("secret"), "{error}");
+        }
     }
 }

@@ -1,6 +1,9 @@
 //! The session with a cluster: opened when it is first needed, with its statements prepared.
+//!
+//! A session belongs to the runtime that opened it. When that runtime ends, the driver's tasks end with it, and the
+//! next call opens another session on its own runtime.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use scylla::client::execution_profile::{ExecutionProfile, ExecutionProfileHandle};
@@ -9,7 +12,7 @@ use scylla::client::session_builder::SessionBuilder;
 use scylla::policies::load_balancing::DefaultPolicy;
 use scylla::statement::prepared::PreparedStatement;
 use scylla::statement::{Consistency, SerialConsistency};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
 use tokio::time::{Instant, timeout};
 use tollgate_core::StoreError;
 
@@ -37,7 +40,9 @@ struct Connector {
     url: ClusterUrl,
     table: Table,
     options: StoreOptions,
-    session: OnceCell<PreparedSession>,
+    session: RwLock<Option<Arc<PreparedSession>>>,
+    /// Held while a session is opened, so that only one is.
+    opening: AsyncMutex<()>,
     /// When and why the last attempt failed.
     last_failure: Mutex<Option<(Instant, StoreError)>>,
 }
@@ -48,6 +53,8 @@ pub(crate) struct PreparedSession {
     pub(crate) session: Session,
     /// One set for each replica to start with.
     pub(crate) statements: [Statements; REPLICAS],
+    /// The other end is in a task of the session's runtime: closed means that the runtime has ended.
+    runtime: oneshot::Sender<()>,
 }
 
 #[derive(Debug)]
@@ -64,40 +71,47 @@ pub(crate) struct Statements {
 
 impl LazySession {
     pub(crate) fn new(url: ClusterUrl, table: Table, options: StoreOptions) -> Self {
-        let (session, last_failure) = (OnceCell::new(), Mutex::new(None));
-        Self(Arc::new(Connector { url, table, options, session, last_failure }))
+        let (session, opening, last_failure) = (RwLock::default(), AsyncMutex::default(), Mutex::default());
+        Self(Arc::new(Connector { url, table, options, session, opening, last_failure }))
     }
 
     /// Returns the session, and opens it if there is none. Concurrent callers wait for the same attempt, which
     /// continues if they are cancelled.
-    pub(crate) async fn get(&self) -> Result<&PreparedSession, StoreError> {
-        if let Some(session) = self.0.session.get() {
+    pub(crate) async fn get(&self) -> Result<Arc<PreparedSession>, StoreError> {
+        if let Some(session) = self.0.current() {
             return Ok(session);
         }
         let connector = Arc::clone(&self.0);
-        let connected = tokio::spawn(async move { connector.get().await.map(|_| ()) }).await;
-        connected.map_err(error::connect_task_ended)??;
-        self.0.session.get().ok_or_else(error::timed_out)
+        tokio::spawn(async move { connector.get().await }).await.map_err(error::connect_task_ended)?
     }
 }
 
 impl Connector {
-    async fn get(&self) -> Result<&PreparedSession, StoreError> {
-        self.session
-            .get_or_try_init(async || {
-                if let Some((at, error)) = &*self.last_failure()
-                    && at.elapsed() < RECONNECT_DELAY
-                {
-                    return Err(error.clone());
-                }
-                // Boxed: the future is large and rarely polled, and every caller's future would contain it.
-                let connected =
-                    timeout(self.options.connect_timeout.saturating_mul(5), Box::pin(self.connect())).await;
-                let connected = connected.unwrap_or_else(|_| Err(error::timed_out()));
-                *self.last_failure() = connected.as_ref().err().map(|error| (backoff::now(), error.clone()));
-                connected
-            })
-            .await
+    /// Returns the session if there is one whose runtime has not ended.
+    fn current(&self) -> Option<Arc<PreparedSession>> {
+        let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
+        session.as_ref().filter(|session| !session.runtime.is_closed()).map(Arc::clone)
+    }
+
+    async fn get(&self) -> Result<Arc<PreparedSession>, StoreError> {
+        let _opening = self.opening.lock().await;
+        if let Some(session) = self.current() {
+            return Ok(session);
+        }
+        if let Some((at, error)) = &*self.last_failure()
+            && at.elapsed() < RECONNECT_DELAY
+        {
+            return Err(error.clone());
+        }
+        // Boxed: the future is large and rarely polled, and every caller's future would contain it.
+        let connected =
+            timeout(self.options.connect_timeout.saturating_mul(5), Box::pin(self.connect())).await;
+        let connected = connected.unwrap_or_else(|_| Err(error::timed_out())).map(Arc::new);
+        *self.last_failure() = connected.as_ref().err().map(|error| (backoff::now(), error.clone()));
+        if let Ok(session) = &connected {
+            *self.session.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(session));
+        }
+        connected
     }
 
     fn last_failure(&self) -> MutexGuard<'_, Option<(Instant, StoreError)>> {
@@ -125,7 +139,9 @@ impl Connector {
         let statements = std::array::from_fn(|replica| {
             statements.with_profile(self.profile(replica), self.options.serial_consistency)
         });
-        Ok(PreparedSession { session, statements })
+        let (runtime, replaced) = oneshot::channel();
+        tokio::spawn(replaced);
+        Ok(PreparedSession { session, statements, runtime })
     }
 
     /// Returns the profile for requests that start with the given replica.

@@ -62,7 +62,7 @@ pub(crate) async fn update<T>(
     let lock_deadline = deadline - inner.options.response_reserve();
     let lock = timeout_at(lock_deadline, inner.partition_locks.lock(partition)).await;
     let lock = lock.map_err(|_| error::queue_timeout())?;
-    let mut call = Call::new(inner, session, partition, limits, now, deadline);
+    let mut call = Call::new(inner, &session, partition, limits, now, deadline);
     loop {
         let before = call.rows(limits);
         if before.all().iter().any(Result::is_err) && !call.is_current() {

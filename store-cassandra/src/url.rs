@@ -23,48 +23,69 @@ fn invalid(problem: &str) -> StoreError {
 impl ClusterUrl {
     /// Parses a URL. Errors never contain the URL itself, which may contain a password.
     pub(crate) fn parse(url: &str) -> Result<Self, StoreError> {
-        let rest =
-            url.strip_prefix("cassandra://").ok_or_else(|| invalid("does not start with cassandra://"))?;
+        let rest = match url.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("cassandra") => rest,
+            _ => return Err(invalid("does not start with cassandra://")),
+        };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         if query.contains('@') {
             return Err(invalid("has a user or password whose `?` must be percent-encoded"));
         }
         // A password may contain an at sign; hosts and keyspaces cannot.
         let (credentials, location) = match rest.rsplit_once('@') {
-            Some((credentials, _)) if credentials.contains('/') => {
-                return Err(invalid("has a user or password whose `/` must be percent-encoded"));
+            Some((credentials, _)) if credentials.contains(['/', '#', ',']) => {
+                return Err(invalid(
+                    "has a user or password whose `/`, `#` or `,` must be percent-encoded; write them once, before the \
+                     first host",
+                ));
             }
             Some((credentials, location)) => (Some(credentials), location),
             None => (None, rest),
         };
+        if location.contains('#') || query.contains('#') {
+            return Err(invalid("has a fragment (`#`), which it cannot have"));
+        }
         let credentials = match credentials.map(|credentials| credentials.split_once(':')) {
             None => None,
-            Some(None) => return Err(invalid("has a user without a password; write user:password@")),
-            Some(Some((user, password))) => Some((percent_decoded(user)?, percent_decoded(password)?)),
+            Some(Some((user, password))) if !user.is_empty() && !password.is_empty() => {
+                Some((percent_decoded(user)?, percent_decoded(password)?))
+            }
+            Some(_) => {
+                return Err(invalid("has a user without a password, or the reverse; write user:password@"));
+            }
         };
         let (hosts, keyspace) = location.split_once('/').unwrap_or((location, ""));
-        let hosts = hosts.split(',').map(str::trim).filter(|host| !host.is_empty());
-        let hosts = hosts.map(with_port).collect::<Result<Vec<_>, _>>()?;
-        if hosts.is_empty() {
+        let hosts: Vec<_> = hosts.split(',').map(str::trim).collect();
+        if hosts.iter().all(|host| host.is_empty()) {
             return Err(invalid("has no host"));
         }
-        let keyspace = keyspace.trim_end_matches('/');
+        if hosts.contains(&"") {
+            return Err(invalid("has an empty host in its list; remove the comma, or add the host"));
+        }
+        let hosts = hosts.into_iter().map(with_port).collect::<Result<Vec<_>, _>>()?;
+        let keyspace = keyspace.strip_suffix('/').unwrap_or(keyspace);
         if keyspace.is_empty() {
             return Err(invalid("has no keyspace"));
+        }
+        if keyspace.contains('/') {
+            return Err(invalid("has more than a keyspace in its path; the table is ?table=name"));
         }
         let mut url =
             Self { hosts, keyspace: keyspace.to_owned(), credentials, table: None, datacenter: None };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = percent_decoded(value)?;
-            match name {
-                "table" => url.table = Some(value),
-                "datacenter" => url.datacenter = Some(value),
+            let parameter = match name {
+                "table" => &mut url.table,
+                "datacenter" => &mut url.datacenter,
                 _ => {
                     return Err(invalid(
                         "has an unknown parameter; the parameters are `table` and `datacenter`",
                     ));
                 }
+            };
+            if value.is_empty() || parameter.replace(value).is_some() {
+                return Err(invalid("has a parameter that is empty or occurs twice"));
             }
         }
         Ok(url)
@@ -124,6 +145,12 @@ mod tests {
     }
 
     #[test]
+    fn the_case_of_the_scheme_does_not_matter() {
+        let parse = |url| ClusterUrl::parse(url).expect("valid");
+        assert_eq!(parse("Cassandra://db/limits"), parse("cassandra://db/limits"));
+    }
+
+    #[test]
     fn errors_name_the_problem_and_no_secrets() {
         for (url, problem) in [
             ("http://bob:secret@db/limits", "does not start with cassandra://"),
@@ -137,6 +164,20 @@ mod tests {
             ("cassandra://db:0/limits", "not a number from 1 to 65535"),
             ("cassandra://::1/limits", "in brackets"),
             ("cassandra://db/limits?speed=secret", "`table` and `datacenter`"),
+            ("cassandra://bob:@db/limits", "user without a password"),
+            ("cassandra://:secret@db/limits", "or the reverse"),
+            ("cassandra://bob:secret#x@db/limits", "percent-encoded"),
+            ("cassandra://db1,bob:secret@db2/limits", "before the first host"),
+            ("cassandra://db/limits#secret", "fragment"),
+            ("cassandra://db/limits?table=a#secret", "fragment"),
+            ("cassandra://db1,,db2/limits", "empty host"),
+            ("cassandra://db1,/limits", "empty host"),
+            ("cassandra://db/limits/secret", "?table=name"),
+            ("cassandra://db/limits//", "?table=name"),
+            ("cassandra://db/limits?table=", "empty or occurs twice"),
+            ("cassandra://db/limits?table", "empty or occurs twice"),
+            ("cassandra://db/limits?table=a&table=b", "empty or occurs twice"),
+            ("cassandra+x://db/limits", "does not start with cassandra://"),
         ] {
             let error = ClusterUrl::parse(url).expect_err(url).to_string();
             assert!(error.contains(problem) && !error.contains("secret"), "{url}: {error}");

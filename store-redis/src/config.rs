@@ -1,12 +1,12 @@
 //! The configuration of a store.
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
-use tollgate_core::StoreError;
+use tollgate_core::{ErrorKind, StoreError};
 
 use crate::connection::Backoff;
+use crate::key;
 use crate::server::{ConnectionOptions, Connector};
 use crate::store::RedisStore;
 use crate::timing::Timing;
@@ -22,10 +22,14 @@ use crate::url::{Login, Target};
 /// | Sentinel | `redis+sentinel://[user:password@]host[:port],…/primary-name[/database]` |
 /// | Cluster | `redis+cluster://[user:password@]host[:port],…` |
 /// | client-side shards | `redis+shards://[user:password@]host[:port],…[/database]` |
+/// | single server, Unix socket | `redis+unix:///path[?db=database&user=user&pass=password]` |
 ///
-/// The last three use TLS as `rediss+sentinel://`, `rediss+cluster://` and `rediss+shards://`. Default ports: 6379, and
-/// 26379 for sentinels. The user and password in the URL are those of the Redis servers; sentinels have
-/// [their own](Self::sentinel_login).
+/// Sentinel, Cluster and shards use TLS as `rediss+sentinel://`, `rediss+cluster://` and `rediss+shards://`. Default
+/// ports: 6379, and 26379 for sentinels. The user and password in the URL are those of the Redis servers; sentinels
+/// have [their own](Self::sentinel_login). `:password@` is the password of the default user. Percent-encode special
+/// characters.
+///
+/// Anything else in a URL is an error: other parameters, fragments, a user without a password, empty hosts in a list.
 ///
 /// Shards are chosen by consistent hashing. A shard may list its replicas after a bar, as in `a1|a2,b1|b2`: the store
 /// uses the one that accepts writes. The first address is the name of the shard on the hash ring, so keep it stable.
@@ -92,6 +96,9 @@ impl Config {
     }
 
     /// Sets the prefix of all keys. Programs with the same prefix share their limits. Default: `tollgate`.
+    ///
+    /// A colon separates the prefix from the namespace of a key, so a prefix must not contain one: `shop-tollgate`
+    /// instead of `shop:tollgate`.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
@@ -109,27 +116,28 @@ impl Config {
         self
     }
 
-    /// Sets the number of connections to each server. Calls are multiplexed, so more than one helps only if a single
-    /// connection saturates a core. Default: 1.
+    /// Sets the number of connections to each server, from 1 to 1,000. Calls are multiplexed, so more than one helps
+    /// only if a single connection saturates a core. Default: 1.
     pub fn connections(mut self, per_server: usize) -> Self {
-        self.connections.per_server = per_server.max(1);
+        self.connections.per_server = per_server;
         self
     }
 
-    /// Sets the timeout for opening a connection. Default: 1 s.
+    /// Sets the timeout for opening a connection. Default: 1 s. [`Duration::MAX`] is no timeout.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connections.connect_timeout = timeout;
         self
     }
 
-    /// Sets the timeout of a call, connecting and retries included. Default: 1 s.
+    /// Sets the timeout of a call, connecting and retries included. Default: 1 s. [`Duration::MAX`] is no timeout.
     pub fn call_timeout(mut self, timeout: Duration) -> Self {
         self.call_timeout = timeout;
         self
     }
 
-    /// Sets the backoff after a failed attempt to connect: `first` at first, then doubled each time up to `longest`.
-    /// Calls fail immediately until it has elapsed. Default: 50 ms and 2 s.
+    /// Sets the backoff after a failed attempt to connect: `first` at first, then doubled each time up to `longest`. A
+    /// random part of up to half of it is left out, so that clients do not reconnect together. Calls fail immediately
+    /// until it has elapsed. Default: 50 ms and 2 s. Zero is no backoff.
     pub fn reconnect_backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.connections.backoff = Backoff { first, longest };
         self
@@ -161,23 +169,68 @@ impl Config {
         self
     }
 
-    /// Makes [`connect`](Self::connect) fail if the servers cannot be reached. Default: `connect` succeeds, and each
-    /// call fails until the servers are reachable.
+    /// Makes [`connect`](Self::connect) fail if a server cannot be reached or refuses the connection. Default:
+    /// `connect` succeeds, and each call fails until the servers can be reached.
     pub fn require_reachable(mut self) -> Self {
         self.require_reachable = true;
         self
     }
 
-    /// Creates a store. Fails if the configuration is invalid, or if the servers cannot be reached and the
-    /// configuration [requires it](Self::require_reachable).
+    /// Creates a store, and connects to its servers for at most the [call timeout](Self::call_timeout).
+    ///
+    /// Fails if the URL or an option is invalid. A server that cannot be reached, or refuses the connection, is an
+    /// error only with [`require_reachable`](Self::require_reachable); otherwise the store connects when it is called,
+    /// and the call fails if it still cannot.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
+        self.check()?;
         let target =
             Target::parse(&self.url, self.root_certificate.as_deref(), self.sentinel_login.as_ref())?;
         let connector = Connector::new(self.connections);
-        let counters = Arc::clone(connector.counters());
         let topology = Topology::new(target, &connector)?;
-        let store = RedisStore::new(topology, &self.prefix, self.timing, self.call_timeout, counters);
+        let store = RedisStore::new(topology, &self.prefix, self.timing, self.call_timeout, &connector);
         let reachable = store.connect_servers().await;
         if self.require_reachable { reachable.map(|()| store) } else { Ok(store) }
     }
+
+    /// Returns an error for an option that no store can work with. It names the option and what would be right.
+    fn check(&self) -> Result<(), StoreError> {
+        let Backoff { first, longest } = self.connections.backoff;
+        let has_empty_password = self.sentinel_login.as_ref().is_some_and(|login| login.password.is_empty());
+        let problems = [
+            (
+                !(1..=MAX_CONNECTIONS).contains(&self.connections.per_server),
+                "connections must be from 1 to 1,000 per server",
+            ),
+            (
+                self.connections.connect_timeout.is_zero(),
+                "connect_timeout must not be zero; use Duration::MAX for no timeout",
+            ),
+            (self.call_timeout.is_zero(), "call_timeout must not be zero; use Duration::MAX for no timeout"),
+            (
+                first > longest,
+                "reconnect_backoff must not be longer at first than at last; the second argument is the longest",
+            ),
+            (
+                self.timing.idempotency_retention.is_zero(),
+                "idempotency_retention must not be zero; use at least the time in which a call is repeated",
+            ),
+            (
+                self.prefix.contains(key::SEPARATOR),
+                "prefix must not contain a `:`, which separates it from the namespace of a key; use `-` or `.` instead",
+            ),
+            (
+                has_empty_password,
+                "sentinel_login must have a password; leave it out if sentinels require none",
+            ),
+        ];
+        match problems.iter().find(|(is_wrong, _)| *is_wrong) {
+            Some((_, problem)) => {
+                Err(StoreError::new(ErrorKind::Refused, format!("redis: Config::{problem}")))
+            }
+            None => Ok(()),
+        }
+    }
 }
+
+/// More connections to one server than this are a mistake: servers accept 10,000 clients by default.
+const MAX_CONNECTIONS: usize = 1_000;

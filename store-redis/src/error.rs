@@ -50,6 +50,63 @@ impl std::fmt::Display for Address {
     }
 }
 
+/// What a server is to the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It holds state.
+    Redis,
+    /// It knows the address of the primary.
+    Sentinel,
+}
+
+/// A server that connections are opened to.
+#[derive(Clone, Debug)]
+pub(crate) struct Peer {
+    /// The address, without credentials.
+    pub(crate) name: String,
+    pub(crate) role: Role,
+    /// The URL selects TLS.
+    pub(crate) tls: bool,
+}
+
+impl std::fmt::Display for Peer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let role = match self.role {
+            Role::Redis => "redis",
+            Role::Sentinel => "the sentinel",
+        };
+        write!(f, "{role} at {}", self.name)
+    }
+}
+
+impl Peer {
+    /// Returns advice in case the URL has the wrong choice of TLS.
+    fn tls_advice(&self) -> &'static str {
+        if self.tls {
+            "if the server does not use TLS, use redis:// instead of rediss://"
+        } else {
+            "if the server requires TLS, use rediss:// instead of redis://"
+        }
+    }
+
+    /// Returns where the user and password of this server are configured.
+    fn login_advice(&self) -> &'static str {
+        match self.role {
+            Role::Redis => "add user and password to the URL",
+            Role::Sentinel => {
+                "set it with Config::sentinel_login: user and password in the URL are for the redis servers"
+            }
+        }
+    }
+
+    fn wrong_login_advice(&self) -> &'static str {
+        match self.role {
+            Role::Redis => "check user and password in the URL",
+            Role::Sentinel => "check user and password of Config::sentinel_login",
+        }
+    }
+}
+
 impl Fault {
     /// Converts into the error that the caller gets.
     pub(crate) fn into_error(self) -> StoreError {
@@ -83,8 +140,8 @@ fn unavailable(message: String) -> StoreError {
     StoreError::new(ErrorKind::Unavailable, message)
 }
 
-/// Classifies an error of a call that was sent.
-pub(crate) fn after_sending(error: RedisError, server: &str) -> Fault {
+/// Classifies an error of a call that was sent to `server` on `host`.
+pub(crate) fn after_sending(error: RedisError, server: &str, host: &str) -> Fault {
     let store_error = |kind, what: &str| {
         let detail = error.detail().unwrap_or_default();
         let code = error.code().unwrap_or_default();
@@ -97,7 +154,8 @@ pub(crate) fn after_sending(error: RedisError, server: &str) -> Fault {
             None => Fault::Lost(broken(error, server)),
         };
     };
-    let redirect = || error.redirect_node().and_then(|(node, slot)| Some((Address::parse(node)?, slot)));
+    let redirect =
+        || error.redirect_node().and_then(|(node, slot)| Some((Address::parse(node, host)?, slot)));
     Fault::Refused(match kind {
         ServerErrorKind::NoScript => Refusal::NoScript,
         ServerErrorKind::Moved => match redirect() {
@@ -169,12 +227,12 @@ fn broken(error: RedisError, server: &str) -> StoreError {
     StoreError::new(ErrorKind::Unavailable, message).with_source(error)
 }
 
-/// Creates the error for a connection that could not be opened. `tls_hint` is advice in case TLS is the reason.
-pub(crate) fn not_connected(error: RedisError, server: &str, tls_hint: &str) -> StoreError {
+/// Creates the error for a connection that could not be opened.
+pub(crate) fn not_connected(error: RedisError, peer: &Peer) -> StoreError {
     let reason = error.to_string();
     let (kind, what) = match error.kind() {
         redis::ErrorKind::AuthenticationFailed => {
-            (ErrorKind::Refused, "rejected the credentials; check user and password in the URL".to_owned())
+            (ErrorKind::Refused, format!("rejected the credentials; {}", peer.wrong_login_advice()))
         }
         redis::ErrorKind::InvalidClientConfig => {
             (ErrorKind::Refused, "cannot be connected to with this configuration".to_owned())
@@ -182,34 +240,59 @@ pub(crate) fn not_connected(error: RedisError, server: &str, tls_hint: &str) -> 
         redis::ErrorKind::Server(ServerErrorKind::BusyLoading | ServerErrorKind::MasterDown) => {
             (ErrorKind::Unavailable, "is not ready".to_owned())
         }
-        redis::ErrorKind::Server(_) | redis::ErrorKind::Extension => {
-            (ErrorKind::Refused, refused_connection(&error).to_owned())
-        }
-        // The TLS library reports this only in the text of its error.
-        _ if reason.contains("invalid peer certificate") => (
-            ErrorKind::Refused,
-            "has a certificate that is not trusted; set the root certificate with Config::root_certificate"
-                .to_owned(),
-        ),
-        _ if error.is_timeout() => (ErrorKind::Timeout, format!("did not answer in time; if {tls_hint}")),
-        _ if error.is_connection_refusal() => (ErrorKind::Unavailable, "cannot be reached".to_owned()),
-        _ => (
+        redis::ErrorKind::Server(_) | redis::ErrorKind::Extension => refused_connection(&error, peer),
+        redis::ErrorKind::Parse => (
             ErrorKind::Unavailable,
-            format!("closed the connection during the handshake; check its maxclients, and if {tls_hint}"),
+            format!("does not speak the Redis protocol; check host and port, and {}", peer.tls_advice()),
         ),
+        _ => network_failure(&error, &reason, peer),
     };
-    StoreError::new(kind, format!("redis at {server} {what}: {reason}")).with_source(error)
+    StoreError::new(kind, format!("{peer} {what}: {reason}")).with_source(error)
 }
 
-fn refused_connection(error: &RedisError) -> &'static str {
-    match (error.code(), error.detail()) {
-        (Some("NOAUTH"), _) => "requires a password; add user and password to the URL",
-        (Some("WRONGPASS"), _) => "rejected the credentials; check user and password in the URL",
-        (_, Some(detail)) if detail.contains("DB index") => {
-            "has no such database; use a lower number at the end of the URL"
-        }
-        _ => "refused the connection",
+/// Returns the kind and the description of a failure below the Redis protocol. The name lookup and the TLS library
+/// report theirs only in the text of the error.
+fn network_failure(error: &RedisError, reason: &str, peer: &Peer) -> (ErrorKind, String) {
+    if reason.contains("invalid peer certificate") {
+        let advice = "set the root certificate with Config::root_certificate";
+        (ErrorKind::Refused, format!("has a certificate that is not trusted; {advice}"))
+    } else if reason.contains("failed to lookup address") {
+        (ErrorKind::Unavailable, "has a host name that cannot be resolved; check the host".to_owned())
+    } else if error.is_timeout() {
+        (ErrorKind::Timeout, format!("did not answer in time; {}", peer.tls_advice()))
+    } else if error.is_connection_refusal() || !is_closed(error) && error.is_io_error() {
+        (ErrorKind::Unavailable, "cannot be reached".to_owned())
+    } else {
+        let advice = peer.tls_advice();
+        let what = "closed the connection during the handshake; check its maxclients, and";
+        (ErrorKind::Unavailable, format!("{what} {advice}"))
     }
+}
+
+/// Returns whether a connection was opened and then closed by the other side.
+fn is_closed(error: &RedisError) -> bool {
+    error.is_connection_dropped() && !error.is_connection_refusal()
+}
+
+/// Creates the error for a connection that was not open in time.
+pub(crate) fn connect_timed_out(peer: &Peer) -> StoreError {
+    let message = format!("timed out while connecting to {peer}; {}", peer.tls_advice());
+    StoreError::new(ErrorKind::Timeout, message)
+}
+
+fn refused_connection(error: &RedisError, peer: &Peer) -> (ErrorKind, String) {
+    let what = match (error.code(), error.detail()) {
+        (Some("NOAUTH"), _) => format!("requires a password; {}", peer.login_advice()),
+        (Some("WRONGPASS"), _) => format!("rejected the credentials; {}", peer.wrong_login_advice()),
+        (_, Some(detail)) if detail.contains("DB index") => {
+            "has no such database; use a lower number at the end of the URL".to_owned()
+        }
+        (_, Some(detail)) if detail.contains("max number of clients") => {
+            return (ErrorKind::Unavailable, "has too many clients; raise its maxclients".to_owned());
+        }
+        _ => "refused the connection".to_owned(),
+    };
+    (ErrorKind::Refused, what)
 }
 
 /// Returns whether an error is a missing permission. Servers before 7.2 have no code for that inside of scripts.
@@ -248,10 +331,36 @@ pub(crate) fn unexpected_reply(server: &str) -> StoreError {
 }
 
 impl Address {
-    /// Parses `host:port`.
-    pub(crate) fn parse(text: &str) -> Option<Self> {
+    /// Parses the `host:port` of a redirect by a server on `asked`. An empty host is that of the server itself: the
+    /// cluster does not know under which names its nodes are reached (`cluster-preferred-endpoint-type
+    /// unknown-endpoint`). `None` if the host is missing (`?`), or the text is malformed.
+    pub(crate) fn parse(text: &str, asked: &str) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let host = match host {
+            "" if asked.is_empty() => return None,
+            "" => asked,
+            "?" => return None,
+            host => host,
+        };
         Some(Self { host: host.to_owned(), port: port.parse().ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_redirect_without_a_host_is_to_the_host_that_was_asked() {
+        let parse = |text| Address::parse(text, "asked").map(|address| address.to_string());
+        assert_eq!(parse("10.0.0.1:7000").as_deref(), Some("10.0.0.1:7000"));
+        assert_eq!(parse("[::1]:7000").as_deref(), Some("[::1]:7000"));
+        assert_eq!(parse("::1:7000").as_deref(), Some("[::1]:7000"));
+        assert_eq!(parse(":7000").as_deref(), Some("asked:7000"));
+        for unknown in ["?:7000", "", "host", "host:", "host:port", "host:99999"] {
+            assert_eq!(parse(unknown), None, "{unknown}");
+        }
+        assert!(Address::parse(":7000", "").is_none(), "a Unix socket has no host");
     }
 }

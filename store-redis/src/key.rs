@@ -1,9 +1,13 @@
 //! Key names: `prefix:namespace:{entity}:limit~kind`.
 //!
 //! The hash tag `{entity}` keeps all limits of one entity in one cluster slot. Braces in user input are encoded, so
-//! that no input can break the tag; everything else stays readable.
+//! that no input can break the tag; everything else stays readable. A prefix has no colon, so that the first one ends
+//! it: no prefix and namespace have the keys of another prefix and namespace.
 
 use tollgate_core::{Charge, IdempotencyKey, Key, Limit};
+
+/// Separates the parts of a name. A prefix must not contain it.
+pub(crate) const SEPARATOR: char = ':';
 
 /// The key names of a store.
 #[derive(Clone, Debug)]
@@ -121,6 +125,19 @@ mod tests {
                 encode(&mut encoded, entity.as_bytes());
                 let expected = if entity.is_empty() { b"%".to_vec() } else { encoded };
                 assert_eq!(tag(&name), expected, "{namespace:?} {entity:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn prefixes_and_namespaces_share_no_keys() {
+        let limit = Limit::per_second(1).build("api").expect("valid");
+        let parts = ["", "a", "a:", ":a", "a:b", "b", ":", "::", "%3a", "a%3ab", "{", "a{"];
+        let mut seen = BTreeSet::new();
+        for prefix in parts.iter().filter(|prefix| !prefix.contains(SEPARATOR)) {
+            for namespace in parts {
+                let name = KeyNames::new(prefix).of(&limit, Key::new(namespace, "user"));
+                assert!(seen.insert(name), "{prefix:?} {namespace:?} collides with another pair");
             }
         }
     }

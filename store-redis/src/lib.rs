@@ -44,11 +44,26 @@
 //! ```
 //!
 //! With `+ping +unwatch`, the store checks a suspect connection and keeps it if it still works; without them, it opens
-//! a new one. A database other than 0 also needs `+select`, a cluster `+cluster|slots +asking`, Sentinel and shards
-//! with replicas `+role`.
+//! a new one. With `+info`, it reports servers that may evict keys. A database other than 0 also needs `+select`, a
+//! cluster `+cluster|slots +asking`, Sentinel and shards with replicas `+role`.
 //!
-//! Redis must not evict keys that are still in use: set `maxmemory-policy noeviction`, or `volatile-ttl` if memory is
-//! short.
+//! # Eviction
+//!
+//! Redis must not evict keys that are in use. An evicted state is a fresh one, so its quota is available again; without
+//! its idempotency key, a repeated call counts twice; and a concurrency limit loses its leases.
+//!
+//! | `maxmemory-policy`, if `maxmemory` is set | do limits hold? |
+//! |---|---|
+//! | `noeviction` | yes: what needs memory fails with [`Full`](tollgate_core::ErrorKind::Full), the rest is decided |
+//! | `volatile-ttl` | no: first idempotency keys and short limits are evicted, and under load all others |
+//! | `volatile-lru`, `volatile-lfu`, `volatile-random` | no: every key has a time-to-live, so any may be evicted |
+//! | `allkeys-lru`, `allkeys-lfu`, `allkeys-random` | no: any key may be evicted |
+//!
+//! The store reads the configuration of a server (`INFO memory`) when it opens a connection. It counts servers that may
+//! evict keys in [`Stats::evicting_servers`], and reports them to the limiter's observer. It cannot know of a server
+//! that denies `INFO`. If a Redis is a cache as well, use a server of its own for limits.
+//!
+//! # Slot migration
 //!
 //! While a cluster migrates a slot, its node rejects calls with several keys of which some are missing (`TRYAGAIN`).
 //! The store repeats them until their deadline. Checks of a single limit are not affected.
@@ -60,8 +75,8 @@
 //! - `decide`: encodes requests for `decide.lua` and decodes its replies; `bucket_takes`: the same for plain takes from
 //!   buckets, which have faster scripts; `deltas`: applies deltas and exports the states in one call
 //! - `places`: requests across several servers or slots; `snapshot`: export
-//! - `topology`: routes calls to servers and retries them; `server`, `connection`: shared connections; `error`:
-//!   failures
+//! - `topology`: routes calls to servers and retries them; `server`, `connection`: shared connections; `eviction`:
+//!   whether a server may evict keys; `error`: failures
 //! - `script`, `script_call`, `stored_form`, `bucket`, `flow_value`, `key`, `reader`, `timing`: the parts of these
 //! - `scripts/*.lua`: the scripts
 
@@ -72,6 +87,7 @@ mod connection;
 mod decide;
 mod deltas;
 mod error;
+mod eviction;
 mod flow_value;
 mod key;
 mod places;

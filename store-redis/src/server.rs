@@ -11,8 +11,9 @@ use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, PushInfo
 use tokio::time::{Instant, timeout_at};
 use tollgate_core::{ErrorKind, StoreError};
 
-use crate::connection::{Backoff, SharedConnection};
-use crate::error::{self, Fault};
+use crate::connection::{Backoff, ConnectionSource, SharedConnection};
+use crate::error::{self, Fault, Peer, Role};
+use crate::eviction::{EvictionCheck, Reports};
 use crate::script_call::ScriptCall;
 use crate::stats::{Counter, Counters};
 
@@ -28,12 +29,17 @@ pub(crate) struct ConnectionOptions {
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     options: ConnectionOptions,
+    reports: Arc<Reports>,
     counters: Arc<Counters>,
 }
 
 impl Connector {
     pub(crate) fn new(options: ConnectionOptions) -> Self {
-        Self { options, counters: Arc::default() }
+        Self { options, reports: Arc::default(), counters: Arc::default() }
+    }
+
+    pub(crate) fn reports(&self) -> &Arc<Reports> {
+        &self.reports
     }
 
     pub(crate) fn counters(&self) -> &Arc<Counters> {
@@ -42,7 +48,7 @@ impl Connector {
 
     /// Returns the deadline of a command that finds the servers.
     pub(crate) fn query_deadline(&self) -> Instant {
-        now() + self.options.connect_timeout
+        in_future(self.options.connect_timeout)
     }
 }
 
@@ -51,19 +57,33 @@ impl Connector {
 pub(crate) struct Server {
     /// The address, for error messages. Contains no credentials.
     name: String,
+    /// The host. Empty for a Unix socket.
+    host: String,
     connections: Vec<Arc<SharedConnection>>,
     next: AtomicUsize,
     counters: Arc<Counters>,
 }
 
 impl Server {
+    /// Creates a server that holds state.
     pub(crate) fn new(info: ConnectionInfo, connector: &Connector) -> Result<Self, StoreError> {
-        let Connector { options, counters } = connector;
+        Self::with_role(info, Role::Redis, connector)
+    }
+
+    /// Creates a sentinel.
+    pub(crate) fn sentinel(info: ConnectionInfo, connector: &Connector) -> Result<Self, StoreError> {
+        Self::with_role(info, Role::Sentinel, connector)
+    }
+
+    fn with_role(info: ConnectionInfo, role: Role, connector: &Connector) -> Result<Self, StoreError> {
+        let Connector { options, reports, counters } = connector;
         let name = info.addr().to_string();
-        let tls_hint = match info.addr() {
-            ConnectionAddr::TcpTls { .. } => "the server does not use TLS, use redis:// instead of rediss://",
-            _ => "the server requires TLS, use rediss:// instead of redis://",
+        let (host, tls) = match info.addr() {
+            ConnectionAddr::Tcp(host, _) => (host.clone(), false),
+            ConnectionAddr::TcpTls { host, .. } => (host.clone(), true),
+            _ => (String::new(), false),
         };
+        let peer = Peer { name: name.clone(), role, tls };
         let disconnects = Arc::new(AtomicU64::new(0));
         let disconnected = Arc::clone(&disconnects);
         let config = AsyncConnectionConfig::new()
@@ -82,7 +102,7 @@ impl Server {
         let manager = Manager::new_with_config(info, config).map_err(|error| refused(error.to_string()))?;
         let opened = Arc::clone(counters);
         let pool = Pool::builder(manager)
-            .max_size(options.per_server.max(1))
+            .max_size(options.per_server)
             .runtime(Runtime::Tokio1)
             .timeouts(Timeouts {
                 wait: Some(options.connect_timeout),
@@ -95,19 +115,22 @@ impl Server {
             }))
             .build()
             .map_err(|error| refused(error.to_string()))?;
-        let connection = || {
-            let connection = SharedConnection::new(
-                name.clone(),
-                tls_hint,
-                pool.clone(),
-                Arc::clone(&disconnects),
-                options.backoff,
-                Arc::clone(counters),
-            );
-            Arc::new(connection)
+        let eviction = match role {
+            Role::Redis => Some(EvictionCheck::new(name.clone(), Arc::clone(counters), Arc::clone(reports))),
+            Role::Sentinel => None,
         };
-        let connections = std::iter::repeat_with(connection).take(options.per_server.max(1)).collect();
-        Ok(Self { name, connections, next: AtomicUsize::new(0), counters: Arc::clone(counters) })
+        let source = Arc::new(ConnectionSource {
+            peer,
+            pool,
+            disconnects,
+            backoff: options.backoff,
+            connect_timeout: options.connect_timeout,
+            eviction,
+            counters: Arc::clone(counters),
+        });
+        let connection = || Arc::new(SharedConnection::new(Arc::clone(&source)));
+        let connections = std::iter::repeat_with(connection).take(options.per_server).collect();
+        Ok(Self { name, host, connections, next: AtomicUsize::new(0), counters: Arc::clone(counters) })
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -175,7 +198,7 @@ impl Server {
                 return Err(Fault::Lost(self.timed_out()));
             }
         };
-        let reply = reply.map_err(|error| error::after_sending(error, &self.name));
+        let reply = reply.map_err(|error| error::after_sending(error, &self.name, &self.host));
         match &reply {
             Err(Fault::Lost(_)) => in_flight.lost(),
             Err(Fault::Refused(error::Refusal::ReadOnly(_))) => in_flight.answered_by_replica(),

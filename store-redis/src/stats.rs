@@ -29,6 +29,9 @@ pub struct Stats {
     pub failovers: u64,
     /// Commands sent to find the servers (`ROLE`, `SENTINEL GET-MASTER-ADDR-BY-NAME`, `CLUSTER SLOTS`).
     pub topology_queries: u64,
+    /// Servers found to evict keys: `maxmemory` is set, and `maxmemory-policy` is not `noeviction`. Limits on such a
+    /// server may be exceeded. Each server is checked when a connection to it is opened, if its user may call `INFO`.
+    pub evicting_servers: u64,
 }
 
 /// The live counters behind [`Stats`].
@@ -43,6 +46,7 @@ pub(crate) struct Counters {
     pub(crate) redirects: Counter,
     pub(crate) failovers: Counter,
     pub(crate) topology_queries: Counter,
+    pub(crate) evicting_servers: Counter,
 }
 
 /// A relaxed counter: nothing is ordered by it.
@@ -71,6 +75,7 @@ impl Counters {
             redirects: self.redirects.get(),
             failovers: self.failovers.get(),
             topology_queries: self.topology_queries.get(),
+            evicting_servers: self.evicting_servers.get(),
         }
     }
 }

@@ -9,10 +9,11 @@ use tollgate_core::store::{
     Atomicity, Capability, ClockSource, Export, IdempotencyRetention, Places, Run, RunVerdict, Store,
     apply_then_export, decide_across, decide_batch_across, decide_detached_across,
 };
-use tollgate_core::{Charge, Clock, Decision, Key, Limit, Request, StoreError, Time, Verdict};
+use tollgate_core::{Charge, Clock, Decision, Key, Limit, Observer, Request, StoreError, Time, Verdict};
 
+use crate::eviction::Reports;
 use crate::key::KeyNames;
-use crate::server::in_future;
+use crate::server::{Connector, in_future};
 use crate::stats::{Counters, Stats};
 use crate::timing::Timing;
 use crate::topology::{Place, Topology};
@@ -37,6 +38,7 @@ pub(crate) struct Inner {
     pub(crate) timing: Timing,
     call_timeout: Duration,
     counters: Arc<Counters>,
+    reports: Arc<Reports>,
 }
 
 impl RedisStore {
@@ -50,9 +52,10 @@ impl RedisStore {
         prefix: &str,
         timing: Timing,
         call_timeout: Duration,
-        counters: Arc<Counters>,
+        connector: &Connector,
     ) -> Self {
-        let inner = Inner { topology, names: KeyNames::new(prefix), timing, call_timeout, counters };
+        let (counters, reports) = (Arc::clone(connector.counters()), Arc::clone(connector.reports()));
+        let inner = Inner { topology, names: KeyNames::new(prefix), timing, call_timeout, counters, reports };
         Self { inner: Arc::new(inner) }
     }
 
@@ -147,6 +150,12 @@ fn chunks<'r, 'a>(mut runs: &'r [Run<'a>]) -> impl Iterator<Item = &'r [Run<'a>]
 }
 
 impl Store for RedisStore {
+    /// Keeps the first observer. Servers that may evict keys are reported to it
+    /// ([`Event::ServerMisconfigured`](tollgate_core::Event::ServerMisconfigured)), also those found before.
+    fn attach_observer(&self, observer: &Arc<dyn Observer>) {
+        self.inner.reports.attach(observer);
+    }
+
     fn capability(&self) -> Capability {
         let timing = &self.inner.timing;
         let mut capability = Capability::exact()

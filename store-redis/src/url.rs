@@ -1,5 +1,7 @@
 //! Parses the URL forms.
 
+use std::collections::BTreeSet;
+
 use redis::{
     Client, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, ProtocolVersion, RedisConnectionInfo,
     TlsCertificates,
@@ -59,6 +61,11 @@ impl Access {
 const FORMS: &str = "use redis://host, rediss://host, redis+sentinel://host,…/name, redis+cluster://host,… or \
                      redis+shards://host,…";
 
+/// Creates an error about the URL. It never contains the URL itself, which may contain a password.
+fn invalid(what: &str) -> StoreError {
+    StoreError::new(ErrorKind::Refused, format!("the redis URL {what}; {FORMS}"))
+}
+
 /// A user and a password.
 #[derive(Clone)]
 pub(crate) struct Login {
@@ -79,32 +86,35 @@ impl Target {
         root_certificate: Option<&[u8]>,
         sentinel_login: Option<&Login>,
     ) -> Result<Self, StoreError> {
-        let invalid =
-            |what: &str| StoreError::new(ErrorKind::Refused, format!("the redis URL {what}; {FORMS}"));
         let Some((scheme, rest)) = url.split_once("://") else {
             return Err(invalid("has no scheme"));
         };
-        let (protocol, kind) = match scheme.split_once('+') {
-            Some((protocol, kind)) => (protocol, kind),
-            None => (scheme, "single"),
-        };
+        let scheme = scheme.to_ascii_lowercase();
+        let (protocol, kind) = scheme.split_once('+').unwrap_or((&scheme, "single"));
         if protocol != "redis" && protocol != "rediss" {
             return Err(invalid("has an unknown scheme"));
         }
+        if kind == "unix" {
+            return unix_socket(protocol, rest).map(Self::Single);
+        }
         // A password may contain an at sign; hosts and paths may not.
         let (login, location) = match rest.rsplit_once('@') {
-            Some((login, _)) if login.contains(['/', '?', '#']) => {
-                return Err(invalid(
-                    "has a user or password with a `/`, `?` or `#` that must be percent-encoded",
-                ));
-            }
-            Some((login, location)) => (format!("{login}@"), location),
+            Some((login, location)) => (checked_login(login, kind)?, location),
             None => (String::new(), rest),
         };
+        if location.contains(['?', '#']) {
+            return Err(invalid(
+                "has a parameter or a fragment (`?` or `#`), which it cannot have; TLS is the scheme rediss://, the \
+                 database is the path, and Config has all other options",
+            ));
+        }
         let (hosts, path) = location.split_once('/').unwrap_or((location, ""));
-        let all: Vec<&str> = hosts.split(',').map(str::trim).filter(|host| !host.is_empty()).collect();
-        if all.is_empty() && kind != "unix" {
+        let all: Vec<&str> = hosts.split(',').map(str::trim).collect();
+        if all.iter().all(|host| host.is_empty()) {
             return Err(invalid("has no host"));
+        }
+        if all.contains(&"") {
+            return Err(invalid("has an empty host in its list; remove the comma, or add the host"));
         }
         let endpoint = |host: &str, default_port: u16, database: &str| {
             endpoint(protocol, &login, host, default_port, database, root_certificate)
@@ -114,7 +124,6 @@ impl Target {
                 Err(invalid("lists several hosts, but its scheme is for a single server"))
             }
             "single" => Ok(Self::Single(endpoint(all[0], 6379, path)?)),
-            "unix" => Ok(Self::Single(Endpoint { info: connection_info(url, root_certificate)? })),
             "cluster" => {
                 if !path.is_empty() && path != "0" {
                     return Err(invalid("has a database, but a cluster has only database 0"));
@@ -148,6 +157,58 @@ impl Target {
     }
 }
 
+/// Returns the login in front of the hosts, with its at sign. The client library ignores a user without a password.
+fn checked_login(login: &str, kind: &str) -> Result<String, StoreError> {
+    if login.contains(['/', '?', '#']) {
+        return Err(invalid("has a user or password with a `/`, `?` or `#` that must be percent-encoded"));
+    }
+    if kind != "single" && login.contains(',') {
+        return Err(invalid(
+            "has a `,` before its `@`; write user and password once, before the first host, with `,` percent-encoded",
+        ));
+    }
+    match login.split_once(':') {
+        Some((_, password)) if !password.is_empty() => Ok(format!("{login}@")),
+        _ => Err(invalid(
+            "has a user without a password; write user:password@, or :password@ for the default user, or nothing if \
+             the server requires no password",
+        )),
+    }
+}
+
+/// Parses the path and the parameters of a Unix socket.
+fn unix_socket(protocol: &str, rest: &str) -> Result<Endpoint, StoreError> {
+    if protocol != "redis" {
+        return Err(invalid("has TLS on a Unix socket; write redis+unix:///path"));
+    }
+    let url = Url::parse(&format!("redis+unix://{rest}")).map_err(|_| invalid("cannot be parsed"))?;
+    let is_path = rest.starts_with('/') && url.path().len() > 1;
+    if !is_path || url.fragment().is_some() {
+        return Err(invalid(
+            "is not the path of a Unix socket; write redis+unix:///path?db=0&user=name&pass=word",
+        ));
+    }
+    let mut seen = BTreeSet::new();
+    for (name, value) in url.query_pairs() {
+        let is_valid = match &*name {
+            "db" => value.parse::<u32>().is_ok(),
+            "user" | "pass" => !value.is_empty(),
+            _ => {
+                return Err(invalid(
+                    "has an unknown parameter; those of a Unix socket are db, user and pass",
+                ));
+            }
+        };
+        if !is_valid || !seen.insert(name.into_owned()) {
+            return Err(invalid("has a parameter that is empty, is not a database number, or occurs twice"));
+        }
+    }
+    if seen.contains("user") && !seen.contains("pass") {
+        return Err(invalid("has a user without a password; add pass"));
+    }
+    Ok(Endpoint { info: connection_info(url.as_str(), None)? })
+}
+
 fn endpoint(
     protocol: &str,
     login: &str,
@@ -156,22 +217,19 @@ fn endpoint(
     database: &str,
     root_certificate: Option<&[u8]>,
 ) -> Result<Endpoint, StoreError> {
-    let invalid =
-        |what: String| StoreError::new(ErrorKind::Refused, format!("the redis URL {what}; {FORMS}"));
     // The client library accepts negative numbers.
-    let number = database.split('?').next().unwrap_or_default();
-    if !number.is_empty() && number.parse::<u32>().is_err() {
-        return Err(invalid("has a database that is not a number".to_owned()));
+    if !database.is_empty() && database.parse::<u32>().is_err() {
+        return Err(invalid("has a database that is not a number"));
     }
     if host.is_empty() {
-        return Err(invalid("has an empty host".to_owned()));
+        return Err(invalid("has an empty host"));
     }
-    let mut url = Url::parse(&format!("{protocol}://{login}{host}/{database}")).map_err(|problem| {
-        // Without the URL itself, which may contain a password.
-        invalid(format!("cannot be parsed: {problem}"))
-    })?;
-    if url.port().is_none() {
-        let _ = url.set_port(Some(default_port));
+    let mut url = Url::parse(&format!("{protocol}://{login}{host}/{database}"))
+        .map_err(|problem| invalid(&format!("cannot be parsed: {problem}")))?;
+    match url.port() {
+        Some(0) => return Err(invalid("has the port 0; use 1 to 65535")),
+        Some(_) => {}
+        None => drop(url.set_port(Some(default_port))),
     }
     Ok(Endpoint { info: connection_info(url.as_str(), root_certificate)? })
 }

@@ -186,8 +186,23 @@ async fn sentinels_have_their_own_login() {
         .require_reachable()
         .connect()
         .await;
-    for error in [missing, wrong.expect_err("a wrong login"), swapped.expect_err("the login of a sentinel")] {
+    let wrong = wrong.expect_err("a wrong login");
+    assert!(
+        missing.to_string().contains("requires a password; set it with Config::sentinel_login"),
+        "{missing}"
+    );
+    assert!(wrong.to_string().contains("check user and password of Config::sentinel_login"), "{wrong}");
+    for error in [missing, wrong, swapped.expect_err("the login of a sentinel")] {
         assert_eq!((error.kind(), error.effect()), (ErrorKind::Refused, Effect::None), "{error}");
         assert!(!error.to_string().contains("secret"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn the_longest_timeouts_are_valid() {
+    let servers = RedisSentinel::start().await;
+    let url = format!("redis+sentinel://{}/{NAME}", addresses(&servers));
+    let config = config(&url).connect_timeout(Duration::MAX).call_timeout(Duration::MAX);
+    let store = config.require_reachable().connect().await.expect("a primary");
+    assert!(take(&store, &limit("api", 100), "user:1").await.expect("a decision"));
 }

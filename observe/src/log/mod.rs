@@ -20,7 +20,7 @@ const TARGET: &str = "tollgate";
 ///
 /// | level | events |
 /// |---|---|
-/// | warn | a circuit breaker opens; a reconciliation is incomplete; store calls that fail; charges that are not decided; fallbacks |
+/// | warn | a circuit breaker opens; a reconciliation is incomplete; store calls that fail; charges that are not decided; fallbacks; servers with an unsafe configuration |
 /// | info | a circuit breaker is half-open or closes; a reconciliation is complete |
 /// | debug | denials |
 /// | trace | all others |
@@ -127,6 +127,10 @@ impl<C: Clock> Observer for Log<C> {
             // A central store that did not answer is a store that failed.
             Event::Synchronized { took, error, .. } => self.store_called("central", took, error),
             Event::StoreCalled { store, took, error } => self.store_called(store, took, error),
+            // Not throttled: a store reports each of its servers once.
+            Event::ServerMisconfigured { problem } => {
+                warn!(target: TARGET, problem, "the configuration of a server is unsafe");
+            }
             // Events that are newer than this crate.
             _ => {}
         }

@@ -33,6 +33,7 @@ pub struct Metrics {
     sync_errors: Chain<ErrorKind, Counter>,
     sync_debt: OnceLock<Gauge>,
     sync_stale: OnceLock<Gauge>,
+    misconfigured_servers: OnceLock<Counter>,
 }
 
 /// The metrics of one guarded store.
@@ -68,6 +69,7 @@ impl Metrics {
             sync_errors: Chain::default(),
             sync_debt: OnceLock::new(),
             sync_stale: OnceLock::new(),
+            misconfigured_servers: OnceLock::new(),
         }
     }
 
@@ -187,6 +189,11 @@ impl Observer for Metrics {
             }
             Event::StoreCalled { store, took, error } => {
                 self.store_called(store, took, error.map(StoreError::kind));
+            }
+            Event::ServerMisconfigured { .. } => {
+                self.misconfigured_servers
+                    .get_or_init(|| counter!(names::MISCONFIGURED_SERVERS))
+                    .increment(1);
             }
             // Events that are newer than this crate.
             _ => {}

@@ -18,6 +18,7 @@ pub(super) const SYNC_DEBT: &str = "tollgate_sync_debt_tokens";
 pub(super) const SYNC_STALE: &str = "tollgate_sync_stale_seconds";
 pub(super) const STORE_CALL: &str = "tollgate_store_call_seconds";
 pub(super) const STORE_ERRORS: &str = "tollgate_store_errors_total";
+pub(super) const MISCONFIGURED_SERVERS: &str = "tollgate_misconfigured_servers_total";
 
 /// Describes all metrics to the recorder that is installed now.
 pub(super) fn describe() {
@@ -40,4 +41,8 @@ pub(super) fn describe() {
     describe_gauge!(SYNC_STALE, Unit::Seconds, "Time for which the central store has not answered.");
     describe_histogram!(STORE_CALL, Unit::Seconds, "Duration of store calls.");
     describe_counter!(STORE_ERRORS, "Store calls that failed.");
+    describe_counter!(
+        MISCONFIGURED_SERVERS,
+        "Servers found with a configuration that lets limits be exceeded."
+    );
 }

@@ -164,3 +164,10 @@ fn charges_that_are_not_decided_are_counted_by_limit_and_kind() {
     assert_eq!((errors("api"), errors("jobs")), (1, 3));
     assert_eq!(recorded.series().len(), 2, "{:?}", recorded.series());
 }
+
+#[test]
+fn servers_with_an_unsafe_configuration_are_counted() {
+    let recorded = after(&[Event::ServerMisconfigured { problem: "redis at host:1 may evict keys" }; 2]);
+    assert_eq!(recorded.counter("tollgate_misconfigured_servers_total"), 2);
+    assert_eq!(recorded.series().len(), 1, "an address is no label: {:?}", recorded.series());
+}

@@ -51,6 +51,8 @@ fn failures_are_warnings() {
     let opened = Event::BreakerChanged { store: "redis", state: BreakerState::Open };
     assert_line(opened, Level::WARN, &["store=\"redis\"", "state=\"open\""]);
     assert_line(Event::Reconciled { store: "redis", keys: 4, lost: 2 }, Level::WARN, &["keys=4", "lost=2"]);
+    let problem = "redis at host:1 may evict keys";
+    assert_line(Event::ServerMisconfigured { problem }, Level::WARN, &[problem]);
 }
 
 #[test]

@@ -6,6 +6,7 @@
 //! - `expiry`, `clocks`: the time-to-live of rows, and clients with differing clocks
 //! - `request_counts`: how many requests are sent
 //! - `outages`, `lost_responses`: unreachable nodes, and requests without a response
+//! - `runtimes`: runtimes that end
 //! - `fixture`, `proxy`: the node, assertions, and a proxy that injects faults
 
 mod bounds;
@@ -18,4 +19,5 @@ mod keys;
 mod lost_responses;
 mod outages;
 mod request_counts;
+mod runtimes;
 mod schema;

@@ -161,13 +161,26 @@ impl SlotMap {
     }
 }
 
-/// Returns the address of a node. If it does not know its own host, that is the host of the queried node.
+/// Returns the address of a node, from its endpoint, port, id and metadata.
+///
+/// No endpoint means the host that was queried (`cluster-preferred-endpoint-type unknown-endpoint`). `?` is a node that
+/// should announce a host name and has none: its IP address is in the metadata.
 fn address(parts: Vec<Value>, queried: &Address) -> Option<Address> {
     let mut parts = parts.into_iter();
     let host = from_redis_value::<Option<String>>(parts.next()?).ok()?;
     let port = from_redis_value::<u16>(parts.next()?).ok()?;
-    let host = host.filter(|host| !host.is_empty() && host != "?").unwrap_or_else(|| queried.host.clone());
-    Some(Address { host, port })
+    let host = match host.as_deref() {
+        None | Some("") => None,
+        Some("?") => parts.nth(1).and_then(ip),
+        Some(_) => host,
+    };
+    Some(Address { host: host.unwrap_or_else(|| queried.host.clone()), port })
+}
+
+/// Returns the IP address in the metadata of a node, if it has one.
+fn ip(metadata: Value) -> Option<String> {
+    let metadata: HashMap<String, String> = from_redis_value(metadata).ok()?;
+    metadata.get("ip").filter(|ip| !ip.is_empty()).cloned()
 }
 
 #[cfg(test)]
@@ -216,6 +229,21 @@ mod tests {
         for host in ["", "?"] {
             let owners = map.read(reply(host), &map.seeds[0]).expect("nodes").expect("a slot map");
             assert_eq!(owners[0].as_ref().expect("an owner").name(), "seed:1");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_node_without_a_host_name_is_reached_by_its_ip_address() {
+        let map = map();
+        let text = |text: &str| Value::BulkString(text.into());
+        let flat = Value::Array(vec![text("ip"), text("10.0.0.7")]);
+        let mapped = Value::Map(vec![(text("ip"), text("10.0.0.7"))]);
+        for metadata in [flat, mapped] {
+            let node = Value::Array(vec![text("?"), Value::Int(1), text("id"), metadata]);
+            let range = vec![Value::Int(0), Value::Int(16_383), node];
+            let reply = Value::Array(vec![Value::Array(range)]);
+            let owners = map.read(reply, &map.seeds[0]).expect("nodes").expect("a slot map");
+            assert_eq!(owners[0].as_ref().expect("an owner").name(), "10.0.0.7:1");
         }
     }
 

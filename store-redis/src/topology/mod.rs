@@ -87,7 +87,9 @@ impl Topology {
         let servers = match target {
             Target::Single(endpoint) => Servers::One(Primary::Fixed(server(endpoint)?)),
             Target::Sentinel { sentinels, name, primary } => {
-                let sentinels = sentinels.into_iter().map(server).collect::<Result<Vec<_>, _>>()?;
+                let sentinel =
+                    |endpoint: crate::url::Endpoint| Server::sentinel(endpoint.info, connector).map(Arc::new);
+                let sentinels = sentinels.into_iter().map(sentinel).collect::<Result<Vec<_>, _>>()?;
                 Servers::One(Primary::monitored(sentinels, name, primary, connector.clone()))
             }
             Target::Shards { shards } => {

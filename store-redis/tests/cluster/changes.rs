@@ -71,6 +71,29 @@ async fn no_token_is_lost_while_slots_migrate_under_load() {
     }
 }
 
+/// A redirect without a host is to the host of the node that sent it.
+#[tokio::test]
+async fn a_slot_migrates_in_a_cluster_that_announces_no_hosts() {
+    let cluster = RedisCluster::start().await;
+    for server in cluster.servers() {
+        server.call(&["CONFIG", "SET", "cluster-preferred-endpoint-type", "unknown-endpoint"]).await;
+    }
+    let (store, limit) = (open(&cluster).await, limit("api", 100));
+    let (slot, users) = entities_of_one_slot(2);
+    take(&store, &limit, &users[0]).await.expect("a decision");
+    let migration = cluster.migrate(slot, (cluster.primary_of_slot(slot).await + 1) % 3).await;
+    take(&store, &limit, &users[1]).await.expect("a decision of the node that is asked");
+    let asked = store.stats().redirects;
+    migration.finish().await;
+    for user in &users {
+        take(&store, &limit, user).await.expect("a decision of the node that the slot has moved to");
+        assert_eq!(used(&store, &limit, user).await, 2);
+    }
+    let stats = store.stats();
+    assert!(asked > 0 && stats.redirects > asked, "no redirect: {stats:?}");
+    assert_eq!(stats.failed_calls, 0, "{stats:?}");
+}
+
 /// Returns how often the nodes have replied with an error code.
 async fn error_replies(cluster: &RedisCluster, code: &str) -> u32 {
     let mut sum = 0;

@@ -1,13 +1,14 @@
 //! The slots of keys, script calls per slot, and what happens with the wrong URL or nodes that hang.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use tollgate_core::store::{Run, Store};
 use tollgate_core::{Effect, ErrorKind, IdempotencyKey, Key, Request, StoreError};
 use tollgate_testkit::{Redis, RedisCluster, Reply};
 
 use crate::frozen_clock::{NOW, config, limit, take, used};
-use crate::{decide, each, entities_of_many_slots, entities_of_one_slot, open, shared, slot};
+use crate::{decide, each, entities_of_many_slots, entities_of_one_slot, open, shared, slot, url};
 
 /// Returns the number of script calls that the nodes have received.
 async fn script_calls(cluster: &RedisCluster) -> u32 {
@@ -117,4 +118,11 @@ async fn a_node_that_hangs_does_not_prevent_reading_the_slot_map() {
         let store = open(&cluster).await;
         take(&store, &limit, "user:1").await.expect("a decision");
     }
+}
+
+#[tokio::test]
+async fn the_longest_timeouts_are_valid() {
+    let config = config(&url(shared().await)).connect_timeout(Duration::MAX).call_timeout(Duration::MAX);
+    let store = config.require_reachable().connect().await.expect("a reachable cluster");
+    take(&store, &limit("longest", 10), "user:1").await.expect("a decision");
 }

@@ -220,17 +220,35 @@ async fn dropped_calls_on_a_busy_connection_do_not_make_it_suspect() {
 }
 
 #[tokio::test]
-async fn any_timeout_is_valid() {
+async fn the_longest_durations_are_valid() {
     let redis = Redis::start(&[]).await;
-    let config = Config::new(redis.url())
-        .call_timeout(Duration::MAX)
-        .connect_timeout(Duration::MAX)
-        .reconnect_backoff(Duration::MAX, Duration::MAX)
-        .expiry_margin(Duration::MAX)
-        .idempotency_retention(Duration::MAX);
+    // A server, and a server whose role is discovered first.
+    let discovered = format!("redis+shards://{}|{}", redis.address(), redis.address());
+    for (url, prefix) in [(redis.url(), "single"), (discovered, "discovered")] {
+        let config = Config::new(url)
+            .prefix(prefix)
+            .call_timeout(Duration::MAX)
+            .connect_timeout(Duration::MAX)
+            .reconnect_backoff(Duration::MAX, Duration::MAX)
+            .expiry_margin(Duration::MAX)
+            .idempotency_retention(Duration::MAX);
+        let limiter = Limiter::new(in_time(config.require_reachable().connect()).await.expect("a store"));
+        let limit = daily(2);
+        assert!(in_time(limiter.check(&limit, KEY)).await.expect("a decision").is_allowed());
+        assert!(in_time(limiter.debit(&limit, KEY, 1)).await.expect("a decision").is_allowed());
+        assert!(in_time(limiter.check(&limit, KEY)).await.expect("a decision").is_denied());
+    }
+}
+
+/// After an attempt that failed, too.
+#[tokio::test]
+async fn the_longest_backoff_is_valid() {
+    let mut redis = Redis::start(&[]).await;
+    redis.kill().await;
+    let config = Config::new(redis.url()).reconnect_backoff(Duration::MAX, Duration::MAX);
     let limiter = Limiter::new(in_time(config.connect()).await.expect("a store"));
-    let limit = daily(2);
-    assert!(in_time(limiter.check(&limit, KEY)).await.expect("a decision").is_allowed());
-    assert!(in_time(limiter.debit(&limit, KEY, 1)).await.expect("a decision").is_allowed());
-    assert!(in_time(limiter.check(&limit, KEY)).await.expect("a decision").is_denied());
+    for _ in 0..2 {
+        let error = in_time(limiter.check(&daily(1), KEY)).await.expect_err("no server");
+        assert_eq!((error.kind(), error.effect()), (ErrorKind::Unavailable, Effect::None), "{error}");
+    }
 }
