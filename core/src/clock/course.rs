@@ -5,7 +5,7 @@
 //! that happened before it. If nobody reads the clock while the next segment is due, there is a gap: whoever reads it
 //! next starts a segment under the lock, and nobody gets an instant from the gap.
 
-use core::sync::atomic::{AtomicU64, Ordering, fence};
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Mutex, PoisonError, TryLockError};
 
 use super::discipline::{Discipline, Sample, Segment};
@@ -25,7 +25,7 @@ pub(super) trait Machine {
 pub(super) struct Course<M> {
     machine: M,
     /// The number of the newest segment.
-    newest: AtomicU64,
+    newest: AtomicUsize,
     /// How many ticks after its start the successor of a segment is due, and how many ticks it has.
     due_after: u64,
     length: u64,
@@ -60,10 +60,12 @@ impl<M: Machine> Course<M> {
     pub(super) fn new(machine: M, length: u64, nanos: u64) -> Self {
         let (discipline, first) = Discipline::start(machine.sample(), length, nanos);
         let segments: [PublishedSegment; KEPT] = Default::default();
-        segments.iter().for_each(|segment| segment.store(&first));
+        for segment in &segments {
+            segment.store(&first);
+        }
         Self {
             machine,
-            newest: AtomicU64::new(0),
+            newest: AtomicUsize::new(0),
             due_after: length - length / 16,
             length,
             segments,
@@ -111,19 +113,19 @@ impl<M: Machine> Course<M> {
         }
     }
 
-    fn segment(&self, number: u64) -> Segment {
-        self.segments[(number % KEPT as u64) as usize].load()
+    fn segment(&self, number: usize) -> Segment {
+        self.segments[number % KEPT].load()
     }
 
     /// Returns whether the segment of this number and the one before it have not been overwritten yet.
     #[inline]
-    fn was_intact(&self, newest: u64) -> bool {
+    fn was_intact(&self, newest: usize) -> bool {
         fence(Ordering::Acquire);
-        self.newest.load(Ordering::Relaxed).wrapping_sub(newest) < KEPT as u64 - 2
+        self.newest.load(Ordering::Relaxed).wrapping_sub(newest) < KEPT - 2
     }
 
     /// Publishes the successor of the newest segment, unless another thread is at it.
-    fn renew_if_nobody_else_does(&self, newest: u64) {
+    fn renew_if_nobody_else_does(&self, newest: usize) {
         let mut discipline = match self.discipline.try_lock() {
             Ok(discipline) => discipline,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -135,7 +137,7 @@ impl<M: Machine> Course<M> {
     }
 
     /// Publishes the successor of a segment that has ended, or waits for the thread that does.
-    fn renew(&self, newest: u64) {
+    fn renew(&self, newest: usize) {
         let mut discipline = self.discipline.lock().unwrap_or_else(PoisonError::into_inner);
         let sample = self.machine.sample();
         let ticks = sample.counter.wrapping_sub(self.segment(newest).start);
@@ -146,12 +148,12 @@ impl<M: Machine> Course<M> {
         }
     }
 
-    fn publish(&self, discipline: &mut Discipline, newest: u64, sample: Sample) {
+    fn publish(&self, discipline: &mut Discipline, newest: usize, sample: Sample) {
         let next = discipline.follow(&self.segment(newest), sample);
         let number = newest.wrapping_add(1);
         // A reader that sees a part of the new segment also sees that the one it replaces is gone.
         fence(Ordering::Release);
-        self.segments[(number % KEPT as u64) as usize].store(&next);
+        self.segments[number % KEPT].store(&next);
         self.newest.store(number, Ordering::Release);
     }
 }

@@ -116,7 +116,7 @@ impl Discipline {
 
     /// Returns how long these ticks take.
     fn nanos(&self, ticks: u64) -> u64 {
-        narrow(u128::from(ticks) * u128::from(self.rate) >> SHIFT)
+        narrow((u128::from(ticks) * u128::from(self.rate)) >> SHIFT)
     }
 }
 

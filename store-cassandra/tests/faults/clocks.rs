@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::store::{State, Store};
-use tollgate_core::{Action, Clock, Limit, LimitBuilder, Limiter, ManualClock, SystemClock};
+use tollgate_core::{Action, Clock, Limit, Limiter, ManualClock, SystemClock};
 use tollgate_store_cassandra::CassandraStore;
 
 use crate::fixture::{config, connect, in_time, node, rows, until};
@@ -85,16 +85,17 @@ const SKEWED: u32 = 25;
 
 /// The limits of a hot key: 50 per second, of which both clients together want more than twice as much.
 fn hot_limits() -> Vec<Limit> {
-    let kinds: [(&str, fn(LimitBuilder) -> LimitBuilder); 7] = [
-        ("token_bucket", |limit| limit),
-        ("gcra", LimitBuilder::gcra),
-        ("interval_bucket", LimitBuilder::refill_by_interval),
-        ("fixed_window", LimitBuilder::fixed_window),
-        ("sliding_window", LimitBuilder::sliding_window),
-        ("sliding_counter", |limit| limit.sliding_counter(4)),
-        ("sliding_log", LimitBuilder::sliding_log),
+    let fifty = || Limit::per_second(50);
+    let limits = [
+        ("token_bucket", fifty()),
+        ("gcra", fifty().gcra()),
+        ("interval_bucket", fifty().refill_by_interval()),
+        ("fixed_window", fifty().fixed_window()),
+        ("sliding_window", fifty().sliding_window()),
+        ("sliding_counter", fifty().sliding_counter(4)),
+        ("sliding_log", fifty().sliding_log()),
     ];
-    kinds.map(|(name, kind)| kind(Limit::per_second(50)).build(name).expect("valid")).into()
+    limits.into_iter().map(|(name, limit)| limit.build(name).expect("valid")).collect()
 }
 
 /// A client half a second behind learns from the rows how far the other is ahead, and both get a part of a hot key.
@@ -123,7 +124,9 @@ async fn a_client_half_a_second_behind_gets_its_part() {
             let behind = machine.now().since(started).saturating_sub(virtual_time);
             let pause = behind.max(Duration::from_millis(180));
             virtual_time += pause;
-            clients.iter().for_each(|limiter| limiter.clock().advance(pause));
+            for limiter in &clients {
+                limiter.clock().advance(pause);
+            }
         }
         (limit.name().to_owned(), granted, most)
     });
