@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tollgate::store::{Run, Store};
-use tollgate::{AnyStore, Charge, Limit, LimitBuilder, Limiter, Request, Source, SystemClock};
+use tollgate::{
+    AlgorithmKind, AnyStore, Charge, LeaseId, Limit, LimitBuilder, Limiter, Request, Source, SystemClock,
+};
 use tollgate_store_redis::{Config, RedisStore};
 
 use super::subject::{Contestant, Failure, Place, QUOTA, Remote, runner};
@@ -103,7 +105,11 @@ impl Check<AnyStore> {
 
 impl<S: Store + 'static> Remote for Check<S> {
     async fn call(&self, keys: &mut Walk<'_>) -> Result<bool, Failure> {
-        let decision = self.limiter.check(&self.limit, keys.step()).await?;
+        let mut charge = self.limit.charge(keys.step());
+        if self.limit.kind() == AlgorithmKind::Concurrency {
+            charge = charge.with_lease(LeaseId::unique());
+        }
+        let decision = self.limiter.charge(charge).await?;
         // All fields are computed, as the peers compute theirs.
         let fields = (decision.remaining(), decision.retry_after(), decision.reset_after());
         std::hint::black_box(fields);

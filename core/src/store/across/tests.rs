@@ -107,6 +107,11 @@ fn a_denied_request_resets_and_releases_nothing() {
             let after = remaining(&store, charge.with_action(Action::Take { max_wait: None }));
             assert_eq!((after, remaining(&store, api.charge("andy"))), (before, 10), "{action:?}");
         }
+        // A place that only resets or releases.
+        let alone = [charge.with_action(action), api.charge("bob")];
+        assert!(decide(&store, &alone).expect("a decision").is_denied());
+        let after = remaining(&store, charge.with_action(Action::Take { max_wait: None }));
+        assert_eq!(after, before, "{action:?}");
         let charges = [charge.with_action(action), api.charge("carol")];
         assert!(decide(&store, &charges).expect("a decision").is_allowed());
         let after = remaining(&store, charge.with_action(Action::Take { max_wait: None }));
