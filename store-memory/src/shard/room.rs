@@ -168,7 +168,6 @@ impl Room {
     }
 
     /// Returns where the sample starts: nobody can predict a keyed hash, so of entries that are alike any may be evicted.
-    #[expect(clippy::cast_possible_truncation, reason = "any bits of the hash will do")]
     fn random_index(&self, key: u128) -> usize {
         (key >> 96) as usize % self.entries.len()
     }
