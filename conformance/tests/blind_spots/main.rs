@@ -65,7 +65,7 @@ fn a_store_that_only_claims_idempotency_is_noticed() {
 /// The contract lets a store drop the state of a bucket that is full again, so the trials accept it.
 #[test]
 fn a_store_that_forgets_fresh_states_passes() {
-    for behaviour in ["deltas", "debit", "refund", "expiry", "any_store"] {
+    for behaviour in ["deltas", "debit", "refund", "expiry", "any_store", "single_charge"] {
         let failures = failures(Fault::ForgetsFresh, behaviour);
         assert!(failures.is_empty(), "{failures:#?}");
     }

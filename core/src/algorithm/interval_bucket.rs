@@ -239,7 +239,7 @@ mod tests {
         let mut bucket = Example::new(Limit::per_second(5).burst(5).refill_by_interval());
         assert!(bucket.take(5).is_allowed());
         let now = bucket.now();
-        let mut reserve = |bucket: &mut Example| {
+        let reserve = |bucket: &mut Example| {
             let reservation = bucket.reserve(1, Duration::from_secs(60));
             now + reservation.start_after()
         };

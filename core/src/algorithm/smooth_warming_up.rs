@@ -263,8 +263,7 @@ mod tests {
             acquire(&mut smooth);
         }
         let now = smooth.now();
-        let mut reserve =
-            |smooth: &mut Example| now + smooth.reserve(1, Duration::from_secs(3600)).start_after();
+        let reserve = |smooth: &mut Example| now + smooth.reserve(1, Duration::from_secs(3600)).start_after();
         let [first, second] = [reserve(&mut smooth), reserve(&mut smooth)];
         assert_eq!(second.since(first), millis(500));
         assert_eq!(smooth.refund_at(1, first).granted(), 0, "the second one waits behind it");

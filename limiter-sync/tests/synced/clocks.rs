@@ -179,7 +179,7 @@ impl Store for Leading {
 async fn local_decisions_are_made_at_the_time_of_callers_that_are_ahead() {
     let limit = Limit::per_second(10).build("api").expect("valid");
     let (clock, store) = (ManualClock::default(), Leading::default());
-    let node = Synced::builder(store.clone()).clock(clock.clone()).manual().build();
+    let node = Synced::builder(store.clone()).clock(clock.clone()).manual().build().expect("valid");
     let decide = async |cost| {
         let charge = limit.charge(KEY).with_cost(cost);
         node.decide_one(&charge, &clock).await.expect("decided locally")
