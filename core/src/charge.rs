@@ -287,7 +287,7 @@ impl<'a> Charge<'a> {
     /// Returns whether this charge would take a slot that nobody could release: a take without a lease, on a
     /// concurrency limit.
     #[inline]
-    pub(crate) fn takes_unreleasable_slot(&self) -> bool {
+    pub fn takes_unreleasable_slot(&self) -> bool {
         self.limit.kind() == AlgorithmKind::Concurrency
             && self.operation.lease == LeaseId::ANONYMOUS
             && self.operation.action.is_take()
@@ -296,7 +296,7 @@ impl<'a> Charge<'a> {
 
     /// Returns an error if this charge would take a slot that nobody could release.
     #[inline]
-    pub(crate) fn releasable(&self) -> Result<(), StoreError> {
+    pub fn releasable(&self) -> Result<(), StoreError> {
         if !self.takes_unreleasable_slot() {
             return Ok(());
         }
@@ -307,7 +307,7 @@ impl<'a> Charge<'a> {
         ))
     }
 
-    /// Returns whether this charge is a peek: it changes nothing, whatever the decision.
+    /// Returns whether this charge is a peek: it takes nothing, whatever the decision.
     pub fn is_peek(&self) -> bool {
         self.operation.cost == 0 && self.operation.action.is_take()
     }

@@ -35,6 +35,10 @@ pub fn settle(charges: &[Charge<'_>], indexes: &[usize], states: &mut [State], n
                 let wait = decision.raw().wait;
                 *decision = RawDecision { outcome: Outcome::Allowed, granted: 0, wait, ..unchanged }.into();
             } else {
+                if charge.limit.kind().is_flow() {
+                    // Starts the clock of a clamped TAT, as the denial of a single charge does.
+                    let _ = states[*index].evaluate(charge.limit, now, &PEEK);
+                }
                 *decision = states[*index].record_denial(charge.limit, now, &charge.operation, *decision);
             }
         }
@@ -58,7 +62,9 @@ fn retry_together(
     let shares = |number: &usize| indexes[*number] == index;
     let numbers = || (0..charges.len()).filter(shares);
     let can_retry = |number: usize| decisions[number].outcome() == Outcome::Denied;
-    if numbers().nth(1).is_none() || !numbers().any(can_retry) {
+    let renews = |number: usize| charges[number].operation.action == Action::Renew;
+    // A lease that is held now may have expired by then, and others may be released at any time.
+    if numbers().nth(1).is_none() || !numbers().any(can_retry) || numbers().any(renews) {
         return;
     }
     let sharing: SmallVec<[Charge<'_>; 4]> = numbers().map(|number| charges[number]).collect();
@@ -80,9 +86,12 @@ const MAX_TRIES: u32 = 8;
 
 /// Returns after what time charges of one state pass together, if no other charge comes first. `None` if they never do.
 fn wait_for_all(charges: &[Charge<'_>], state: &State, now: Time) -> Option<u64> {
-    let holds_lease = charges.iter().any(|charge| charge.operation.action == Action::Renew);
-    // A state has no more room than a fresh one. But a fresh one has no leases.
-    if !holds_lease && attempt(charges, State::default(), now)? > 0 {
+    // A state has no more room than a fresh one. What is dated counts less the later it is.
+    let is_dated = |charge: &Charge<'_>| {
+        let action = charge.operation.action;
+        action.is_delta() && action.nanos().is_some()
+    };
+    if !charges.iter().any(is_dated) && attempt(charges, State::default(), now)? > 0 {
         return None;
     }
     let mut at = now;
@@ -217,6 +226,27 @@ mod tests {
         assert_eq!(denied.retry_after(), Some(core::time::Duration::from_millis(400)), "2 of 4 are left");
         let denied = run(&[limit.charge("a").with_cost(3), limit.charge("a").with_cost(3)], &mut states);
         assert_eq!((denied.retry_after(), denied.decisions()[1].outcome()), (None, Outcome::NeverFits));
+    }
+
+    #[test]
+    fn a_dated_debit_and_a_take_are_retried_when_the_debit_has_refilled() {
+        let limit = Limit::per_second(5).build("api").expect("valid");
+        let debit = limit.charge("a").with_cost(5).with_action(Action::Debit { at: Some(NOW) });
+        let denied = run(&[debit, limit.charge("a")], &mut [State::default()]);
+        assert_eq!(denied.retry_after(), Some(core::time::Duration::from_millis(200)));
+    }
+
+    #[test]
+    fn a_denied_request_starts_the_clock_of_a_limit_that_became_faster() {
+        let (slow, fast) = (Limit::per_hour(5), Limit::per_second(100).burst(5));
+        let (slow, fast) = (slow.build("api").expect("valid"), fast.build("api").expect("valid"));
+        let other = Limit::per_second(5).build("other").expect("valid");
+        let mut states = vec![State::default(); 2];
+        assert!(run(&[slow.charge("a").with_cost(5)], &mut states).is_allowed());
+        let charges = [fast.charge("a"), other.charge("a")];
+        let wait = run(&charges, &mut states).retry_after().expect("empty");
+        assert_eq!(wait, core::time::Duration::from_millis(10));
+        assert!(settle(&charges, &[0, 1], &mut states, NOW + wait).is_allowed());
     }
 
     #[test]

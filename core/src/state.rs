@@ -144,7 +144,7 @@ impl State {
         }
         let decision = limit.algorithm().decide(&mut self.algorithm, now, operation);
         if self.blocked_until <= now {
-            // A flow knows itself: its decision may be on a clamped TAT that is not the stored one.
+            // The decision of a flow may be on a clamped TAT, which is not the stored one.
             let reset_at = now + decision.reset_after();
             self.fresh_at = if let AlgorithmState::Flow(tat) = self.algorithm { tat.at } else { reset_at };
             return decision;

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-use tollgate_core::store::{Flow, State};
-use tollgate_core::{Charge, Clock, Decision, Limit, StoreError, SystemClock, Time};
+use tollgate_core::store::{Flow, RawDecision, State};
+use tollgate_core::{Charge, Clock, Decision, Limit, Outcome, StoreError, SystemClock, Time};
 
 use crate::sync::{AtomicU64, Mutex, Ordering, lock};
 
@@ -62,6 +62,9 @@ impl<C: Clock> DirectLimiter<C> {
     }
 
     /// Checks whether one unit is allowed, and takes it.
+    ///
+    /// On a concurrency limit it takes no slot, because nobody could release it: the outcome is
+    /// [`NeverFits`](Outcome::NeverFits). [`charge`](Self::charge) with a lease takes one.
     #[inline]
     pub fn check(&self) -> Decision {
         self.decide(&self.limit.charge(NO_KEY))
@@ -73,10 +76,12 @@ impl<C: Clock> DirectLimiter<C> {
         self.decide(&self.limit.charge(NO_KEY).with_cost(cost))
     }
 
-    /// Decides any other charge. `configure` receives a take of cost 1 and returns the charge to decide.
+    /// Decides any other charge. `configure` receives a take of cost 1 and returns the charge to decide. An error if the
+    /// limit's algorithm does not support it, and if it would take a slot of a concurrency limit without a lease.
     pub fn charge(&self, configure: impl FnOnce(Charge<'_>) -> Charge<'_>) -> Result<Decision, StoreError> {
         let charge = configure(self.limit.charge(NO_KEY));
         charge.supported()?;
+        charge.releasable()?;
         Ok(self.decide(&charge))
     }
 
@@ -97,6 +102,10 @@ impl<C: Clock> DirectLimiter<C> {
                 }
             }
             (Storage::Tat(CachePadded(word)), Some(flow)) => self.decide_slow(word, flow, charge),
+            (Storage::State(state), _) if charge.takes_unreleasable_slot() => {
+                let peeked = lock(state).apply(&charge.with_cost(0), self.clock.now()).raw();
+                RawDecision { outcome: Outcome::NeverFits, wait: 0, ..peeked }.into()
+            }
             (Storage::State(state), _) => lock(state).apply(charge, self.clock.now()),
             (Storage::Tat(_), None) => unreachable!("only limits with a flow have a TAT"),
         }

@@ -18,14 +18,14 @@ has_duplicates, from = unpack('B', input, from)
 -- Read all states at once, unless this call changes one before it reads it again.
 local found = has_duplicates == 0 and call('MGET', unpack_list(keys)) or {}
 local reply, number, size = { now, nanos }, 0, #input
--- The writes of a run with several charges.
-local commands, arguments, values = {}, {}, {}
+-- The writes of a run with several charges, and which of them are of clamped states.
+local commands, arguments, values, clamps = {}, {}, {}, {}
 while from <= size do
   local count, charges, runs
   count, charges, runs, from = unpack('<I4I2I2', input, from)
   local cost, room, parameters, period, excess
   for run = 1, runs do
-    local writes = count > 0
+    local writes, failed = count > 0, false
     for i = 1, charges do
       if run == 1 then
         cost, room, parameters, from = unpack('<ddd', input, from)
@@ -51,7 +51,7 @@ while from <= size do
           ahead, is_limited, expires = decode(value, parameters)
         end
         if not ahead then
-          problem, writes = is_limited, false
+          problem, writes, failed = is_limited, false, true
           ahead, is_limited, expires = 0, false, 0
         elseif ahead < 0 then
           ahead = 0
@@ -90,7 +90,8 @@ while from <= size do
         end
       end
       reply[number + 2] = result
-      if writes then
+      clamps[i] = clamped
+      if writes or clamped then
         ahead = used
         if period then
           ahead = used + difference(used, excess, period - excess) - since
@@ -103,10 +104,12 @@ while from <= size do
         end
       end
     end
-    if writes and charges > 1 then
+    if charges > 1 and not failed then
       local first = number - charges
       for i = 1, charges do
-        call(commands[i], keys[first + i], arguments[i], values[i])
+        if writes or clamps[i] then
+          call(commands[i], keys[first + i], arguments[i], values[i])
+        end
       end
     end
   end

@@ -313,11 +313,12 @@ local MAX_TRIES = 8
 
 -- Returns after what time charges of one state pass together; nil if they never do.
 local function wait_for_all(charges, state)
-  local holds_lease = false
+  -- A state has no more room than a fresh one. What is dated counts less the later it is.
+  local is_dated = false
   for _, charge in ipairs(charges) do
-    holds_lease = holds_lease or charge.action == RENEW
+    is_dated = is_dated or ((charge.action == DEBIT or charge.action == REFUND) and charge.instant ~= nil)
   end
-  if not holds_lease and try_all(charges, FRESH, now) ~= ZERO then
+  if not is_dated and try_all(charges, FRESH, now) ~= ZERO then
     return nil
   end
   local at = now
@@ -339,15 +340,17 @@ end
 local function retry_together(charges, decisions)
   local sharing = {}
   for i, charge in ipairs(charges) do
-    local group = sharing[charge.key] or { charges = {}, denied = {} }
+    local group = sharing[charge.key] or { charges = {}, denied = {}, renews = false }
     sharing[charge.key] = group
+    group.renews = group.renews or charge.action == RENEW
     group.charges[#group.charges + 1] = charge
     if decisions[i].outcome == DENIED then
       group.denied[#group.denied + 1] = i
     end
   end
   for key, group in pairs(sharing) do
-    if #group.charges > 1 and #group.denied > 0 then
+    -- A lease that is held now may have expired by then, and others may be released at any time.
+    if #group.charges > 1 and #group.denied > 0 and not group.renews then
       local wait = wait_for_all(group.charges, states[key])
       for _, i in ipairs(group.denied) do
         decisions[i] = with(decisions[i], wait and DENIED or NEVER_FITS, wait or ZERO)
@@ -385,6 +388,11 @@ local function settle(charges)
       current.granted = 0
       decisions[i] = current
     else
+      if charge.limit.rules.is_flow then
+        -- Starts the clock of a clamped TAT, as the denial of a single charge does.
+        local _, after = decide_charge(charge.limit, states[charge.key], { action = TAKE, cost = 0, lease = ANONYMOUS })
+        states[charge.key] = after
+      end
       decisions[i], states[charge.key] = denied(charge.limit, states[charge.key], charge, decisions[i])
     end
   end

@@ -1,7 +1,7 @@
 //! Whether a server may evict keys. An evicted state is a fresh one: its quota is available again.
 
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use redis::aio::MultiplexedConnection;
@@ -20,6 +20,9 @@ const MAX_KEPT: usize = 64;
 pub(crate) struct Reports {
     observer: OnceLock<Arc<dyn Observer>>,
     kept: Mutex<Vec<String>>,
+    /// The addresses of the servers that were unsafe when they were checked last. A topology may forget a server and
+    /// find it again.
+    unsafe_servers: Mutex<BTreeSet<String>>,
 }
 
 impl fmt::Debug for Reports {
@@ -42,6 +45,12 @@ impl Reports {
         }
     }
 
+    /// Records whether a server is unsafe. Returns whether that was not known.
+    fn record(&self, server: &str, is_unsafe: bool) -> bool {
+        let mut servers = self.unsafe_servers.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_unsafe { servers.insert(server.to_owned()) } else { servers.remove(server) }
+    }
+
     fn report(&self, problem: String) {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(observer) = self.observer.get() {
@@ -58,14 +67,13 @@ impl Reports {
 #[derive(Debug)]
 pub(crate) struct EvictionCheck {
     server: String,
-    reported: AtomicBool,
     counters: Arc<Counters>,
     reports: Arc<Reports>,
 }
 
 impl EvictionCheck {
     pub(crate) fn new(server: String, counters: Arc<Counters>, reports: Arc<Reports>) -> Self {
-        Self { server, reported: AtomicBool::new(false), counters, reports }
+        Self { server, counters, reports }
     }
 
     /// Asks the server. A server that refuses to answer, or does not answer until `deadline`, is not reported.
@@ -82,12 +90,9 @@ impl EvictionCheck {
     }
 
     fn record(&self, memory: &str) {
-        let Some(policy) = evicting_policy(memory) else {
-            return self.reported.store(false, Ordering::Relaxed);
-        };
-        if self.reported.swap(true, Ordering::Relaxed) {
-            return;
-        }
+        let policy = evicting_policy(memory);
+        let is_news = self.reports.record(&self.server, policy.is_some());
+        let Some(policy) = policy.filter(|_| is_news) else { return };
         self.counters.evicting_servers.increment();
         self.reports.report(format!(
             "redis at {} may evict keys: its maxmemory is set and its maxmemory-policy is {policy}; an evicted key has \

@@ -84,7 +84,7 @@ async fn cancel<S: Store>(fixture: Fixture<S>, Sample { limit, name, .. }: Sampl
     assert_eq!((refunded_first, refunded_second), expected, "{name}");
 }
 
-/// Cancelling reservations and reserving again starts no more at once than the capacity, and nothing in between.
+/// Cancelling reservations and reserving again starts no more at once than the capacity.
 async fn cancel_and_reserve<S: Store>(fixture: Fixture<S>, Sample { limit, .. }: Sample) {
     if !limit.kind().reserves() {
         return fixture.refused(&limit, within(1)).await;

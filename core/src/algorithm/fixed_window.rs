@@ -72,8 +72,7 @@ impl FixedWindow {
     /// anchored: then it may have been the first hit. It starts an unused window, and counts in a used one, which
     /// over-counts at most.
     fn debit(&self, window: &mut Window, now: Time, cost: u32, at: Option<Time>) {
-        let at = at.map_or(now, |at| at.min(now)).nanos();
-        if at < window.start {
+        if let Some(at) = at.map(Time::nanos).filter(|at| *at < window.start) {
             let end = at.saturating_add(self.period);
             let counts =
                 self.anchored && if window.used == 0 { end > now.nanos() } else { end > window.start };
@@ -220,6 +219,17 @@ mod tests {
         assert!(window.take(51).is_denied(), "50 of this hour have passed already");
         window.set(hours_and_minutes(1, 0));
         assert_eq!(window.debit_at(50, then).remaining(), 100, "that window has ended");
+    }
+
+    #[test]
+    fn a_debit_without_an_instant_counts_for_a_clock_that_is_behind() {
+        for anchored in [false, true] {
+            let limit = Limit::per_second(10).fixed_window();
+            let mut window = Example::new(if anchored { limit.anchored() } else { limit });
+            assert!(window.take(1).is_allowed());
+            window.set(window.now() - millis(2));
+            assert_eq!(window.debit(5).remaining(), 4);
+        }
     }
 
     #[test]

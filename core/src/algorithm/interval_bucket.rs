@@ -1,8 +1,8 @@
 //! Token bucket refilled by interval: the whole count at the end of each period, up to the capacity. The first period
 //! starts with the first debit from a full bucket.
 //!
-//! Reservations start in order. One that does not fit into a period leaves the rest of its tokens to nobody, and what
-//! overflows the capacity until it starts is lost: this counts as missing.
+//! Reservations start in order. Until a reservation starts, nobody behind it takes the tokens of earlier periods. What
+//! overflows the capacity in that time is lost, and counts as missing.
 
 use alloc::vec;
 use alloc::vec::Vec;

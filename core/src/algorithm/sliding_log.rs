@@ -151,7 +151,7 @@ impl SlidingLog {
     /// Combines the oldest entries once there are many more than the count, which only debits can cause.
     ///
     /// What exceeds the count must expire before anything passes, so these entries are dated as the last of them. No
-    /// take passes earlier or later; only the debt is repaid in one step.
+    /// take passes earlier. It may pass later only if something is refunded, or if the count is raised.
     fn combine_debt(&self, log: &mut Log) {
         if log.entries.len() <= self.count as usize + MAX_DEBT_ENTRIES {
             return;

@@ -83,6 +83,9 @@ impl Discipline {
         value = value.saturating_add_signed(difference(wall, value).clamp(-corrected, corrected));
         if difference(wall, value) > STEP {
             value = wall;
+        } else if gap > 0 && difference(value, wall) > STEP {
+            // Nobody has read an instant from the gap: the clock may be late there, but not earlier than it was.
+            value = wall.max(end);
         }
         let rate = self.rate.saturating_add_signed(self.correction(difference(wall, value)));
         Segment { start: sample.counter.wrapping_add(before), value, rate }
@@ -188,6 +191,17 @@ mod tests {
             let takes = self.segment.after(TICKS) - self.segment.value;
             takes / (1_000 + self.ppm / 1_000)
         }
+    }
+
+    /// As when a virtual machine is moved to another host, whose counter is ahead.
+    #[test]
+    fn a_counter_that_jumps_ahead_while_nobody_reads_does_not_move_the_clock() {
+        let mut clock = Simulation::new(0);
+        let before = clock.segment.after(TICKS);
+        let sample = Sample { counter: 7_200 * TICKS, wall: EPOCH + 5 * SECOND };
+        let next = clock.discipline.follow(&clock.segment, sample);
+        assert_eq!((next.start, next.value), (sample.counter, sample.wall));
+        assert!(next.value >= before);
     }
 
     #[test]

@@ -104,7 +104,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
     }
 
     /// Checks whether one unit is allowed, and debits it. An error on a concurrency limit: nobody could release the slot,
-    /// so [`acquire`](Self::acquire) is the way.
+    /// so use [`acquire`](Self::acquire).
     #[inline]
     pub fn check<'k>(
         &self,

@@ -13,7 +13,7 @@ impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
     /// Checks whether one unit is allowed, and debits it.
     ///
     /// On a concurrency limit it takes no slot, because nobody could release it: the outcome is
-    /// [`NeverFits`](Outcome::NeverFits), and [`acquire_now`](Self::acquire_now) is the way.
+    /// [`NeverFits`](Outcome::NeverFits). Use [`acquire_now`](Self::acquire_now).
     #[inline]
     pub fn check_now<'k>(&self, limit: &'k Limit, key: impl Into<Key<'k>>) -> Decision {
         self.decide_now(&limit.charge(key))

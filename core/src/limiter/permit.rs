@@ -146,6 +146,10 @@ impl<S: Store + 'static, C: crate::clock::Timer + 'static> Limiter<S, C> {
     /// Acquires a slot as [`acquire`](Self::acquire) does, and renews its lease in the background for as long as the
     /// permit is held, three times per lease time. A renewal that fails is tried again; one that comes too late marks the
     /// permit as [lost](Permit::is_lost).
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
     pub async fn acquire_renewed<'a>(
         self: &Arc<Self>,
         limit: &'a Limit,

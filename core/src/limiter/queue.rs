@@ -1,5 +1,5 @@
 //! First come, first served, for limits that cannot reserve: callers that wait for a key queue up, and only the first in
-//! the queue calls the store.
+//! the queue tries to take. One that runs out of time reads the state, for its answer.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;

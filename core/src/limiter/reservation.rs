@@ -70,8 +70,8 @@ impl<'a> Reservation<'a> {
     }
 }
 
-/// Returns the charge that cancels another one: it refunds what the store debited, except for the part that later
-/// reservations already wait behind. A decision that the store did not make was not debited there.
+/// Returns the charge that cancels another one: it refunds what the store debited, unless later reservations
+/// already wait behind it. A decision that the store did not make was not debited there.
 pub(super) fn cancellation<'a>(
     charge: &Charge<'a>,
     decision: &Decision,
@@ -98,7 +98,7 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         Ok(Reservation::new(charge, verdict.into_single()?, decided_at))
     }
 
-    /// Cancels a reservation. Refunds it, except for the part that later reservations already wait behind;
+    /// Cancels a reservation. Refunds it, unless later reservations already wait behind it;
     /// [`Decision::granted`] is the refunded amount.
     ///
     /// After an error it can be cancelled again, also if the first attempt may have taken effect or was dropped: where
@@ -135,13 +135,16 @@ impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
     ) -> Result<Reservation<'a>, StoreError> {
         let charge = limit.charge(key).with_max_wait(max_wait);
         let decided_at = self.clock.now();
-        charge.supported()?;
+        if let Err(error) = charge.supported() {
+            self.report_error(core::slice::from_ref(&charge), &error);
+            return Err(error);
+        }
         let decision = self.store.charge_now(&charge, &decided_at);
         self.report_decision(&charge, &decision);
         Ok(Reservation::new(charge, decision, decided_at))
     }
 
-    /// Cancels a reservation. Refunds it, except for the part that later reservations already wait behind;
+    /// Cancels a reservation. Refunds it, unless later reservations already wait behind it;
     /// [`Decision::granted`] is the refunded amount. A reservation that was cancelled returns the same result again.
     pub fn cancel_now(&self, reservation: &mut Reservation<'_>) -> Balance {
         let Reservation { charge, decision, decided_at, cancel_key: _, cancelled } = reservation;

@@ -141,6 +141,11 @@ async fn decide_in_places<S: Places>(
             results[index] = Some(result);
         }
     }
+    // A reset or release that was executed cannot be compensated.
+    let has_changed = parts.iter().zip(&results).any(|(part, result)| {
+        matches!(result, Some(Ok(verdict)) if verdict.is_allowed())
+            && part.charges.iter().any(is_irreversible)
+    });
     let results = join_all(parts.iter().zip(results).map(|(part, result)| async move {
         match result {
             Some(Ok(verdict)) if refused && verdict.is_allowed() => {
@@ -152,12 +157,13 @@ async fn decide_in_places<S: Places>(
     }))
     .await;
     let mut decisions: Vec<Option<Decision>> = vec![None; request.charges().len()];
-    let mut decided_at = Time::EPOCH;
+    // The earliest of all places: a refund that is dated too late could refund what has refilled already.
+    let mut decided_at = Time::MAX;
     let mut failure: Option<StoreError> = None;
     for (part, result) in parts.iter().zip(results) {
         match result {
             Ok(verdict) => {
-                decided_at = decided_at.max(verdict.decided_at());
+                decided_at = decided_at.min(verdict.decided_at());
                 for (index, decision) in part.indexes.iter().zip(verdict.decisions()) {
                     decisions[*index] = Some(*decision);
                 }
@@ -170,6 +176,7 @@ async fn decide_in_places<S: Places>(
         }
     }
     match failure {
+        Some(error) if has_changed => Err(error.with_unknown_effect()),
         Some(error) => Err(error),
         None => Ok(Verdict::new(decisions.into_iter().flatten(), decided_at)),
     }
@@ -201,10 +208,13 @@ enum Stage {
     Certain,
 }
 
+fn is_irreversible(charge: &Charge<'_>) -> bool {
+    matches!(charge.action(), Action::Reset | Action::Release)
+}
+
 /// Returns the stage of each part. An error if several parts can be denied and cannot be reversed: one of them would stay
 /// done if another one is denied.
 fn stages<P>(parts: &[Part<'_, P>]) -> Result<Vec<Stage>, StoreError> {
-    let is_irreversible = |charge: &Charge<'_>| matches!(charge.action(), Action::Reset | Action::Release);
     let mut deniable = None;
     let mut stages = Vec::with_capacity(parts.len());
     for part in parts {

@@ -143,7 +143,7 @@ proptest! {
                 prop_assert!(then.is_allowed(), "denied at retry_after {:?}: {:?}", wait, then);
                 let takes = charges.iter().all(|charge| charge.action().is_plain_take());
                 if takes && charges.iter().all(|charge| guarantees::has_exact_retry(charge.limit())) {
-                    let early = at(Time::from_nanos(now) + (wait - Duration::from_nanos(1)));
+                    let early = at(Time::from_nanos(now) + wait.saturating_sub(Duration::from_nanos(1)));
                     prop_assert!(early.is_denied(), "allowed before retry_after {:?}: {:?}", wait, early);
                 }
             } else if verdict.is_denied() {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tollgate_core::store::{ClockSource, Run, Store};
+use tollgate_core::store::{Run, Store};
 use tollgate_core::{Clock, Event, Key, Limit, Request, SystemClock, Time};
 
 use super::breaker::Recovered;
@@ -132,11 +132,9 @@ impl<S: Store + 'static> ReconciledStore<S> {
         outcome
     }
 
-    /// Returns how many nanoseconds the deciding clock is ahead of the callers' clock.
+    /// Returns how many nanoseconds the deciding clock is ahead of the callers' clock. A store that decides by the callers'
+    /// clocks may decide at the time of other callers, who are ahead.
     async fn clock_offset(&self, now: Time) -> Option<i64> {
-        if self.store.capability().clock_source == ClockSource::Caller {
-            return Some(0);
-        }
         // A peek at a key that is not in use: it fails only if the store does.
         let limit = Limit::per_second(1).build("tollgate clock").ok()?;
         let peek = [limit.charge(Key::new("tollgate", "clock")).with_cost(0)];

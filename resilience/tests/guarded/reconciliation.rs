@@ -23,6 +23,7 @@ pub(crate) async fn passes(fixture: &Fixture, limit: &Limit, key: &str, count: u
 async fn the_store_continues_where_the_fallback_store_ended() {
     for limit in [
         hourly(LimitBuilder::fixed_window),
+        hourly(|limit| limit.fixed_window().anchored()),
         hourly(LimitBuilder::sliding_window),
         hourly(LimitBuilder::sliding_log),
         hourly(|limit| limit.sliding_counter(6)),

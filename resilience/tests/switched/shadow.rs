@@ -129,6 +129,19 @@ fn a_denied_request_debits_nothing_from_limits_in_shadow_mode() {
     }
 }
 
+/// A smooth limiter lets any cost pass, so more than its capacity may have to be refunded.
+#[test]
+fn a_denied_request_leaves_no_debt_in_a_limit_in_shadow_mode() {
+    for decide in DECIDE {
+        let smooth = Limit::per_second(5).smooth().build("smooth").expect("valid");
+        let (store, full) = (switched(), limit("full", 1));
+        store.switches().shadow("smooth");
+        assert!(decide(&store, &[full.charge("a")]).is_allowed());
+        assert!(decide(&store, &[smooth.charge("a").with_cost(100), full.charge("a")]).is_denied());
+        assert_eq!(store.store().remaining(&smooth, "a"), 5, "all of it was refunded");
+    }
+}
+
 #[test]
 fn a_repeated_denial_refunds_once() {
     let (store, api, new) = (switched(), limit("api", 1), limit("new", 10));

@@ -1,10 +1,10 @@
 //! Rows whose content was not written by a store.
 
 use tollgate_core::store::{Run, Store};
-use tollgate_core::{Clock, Effect, ErrorKind, Limit, Limiter, Request, Time};
+use tollgate_core::{Action, Clock, Effect, ErrorKind, Limit, Limiter, Request, Time};
 use tollgate_store_cassandra::CassandraStore;
 
-use crate::fixture::{assert_error, daily, every_algorithm, in_time, limiter, put, rows, stored, used};
+use crate::fixture::{assert_error, daily, every_algorithm, in_time, limiter, put, rows, stored, take, used};
 
 const CORRUPT: (ErrorKind, Effect) = (ErrorKind::Corrupt, Effect::None);
 const ADVICE: &str = "delete the row, or use a table that only this store writes to";
@@ -13,9 +13,10 @@ const ADVICE: &str = "delete the row, or use a table that only this store writes
 async fn assert_all_calls_fail(limiter: &Limiter<CassandraStore>, limit: &Limit, key: &str, problem: &str) {
     let corrupt = stored(key).await;
     let messages = [limit.name(), problem, ADVICE];
-    assert_error(in_time(limiter.check(limit, key)).await, CORRUPT, &messages);
+    assert_error(in_time(limiter.charge(take(limit, key))).await, CORRUPT, &messages);
     assert_error(in_time(limiter.peek(limit, key)).await, CORRUPT, &messages);
-    assert_error(in_time(limiter.take_up_to(limit, key, 2)).await, CORRUPT, &messages);
+    let up_to = take(limit, key).with_cost(2).with_action(Action::TakeUpTo);
+    assert_error(in_time(limiter.charge(up_to)).await, CORRUPT, &messages);
     let export = limiter.store().export(limit, key.into(), Time::EPOCH);
     assert_error(in_time(export).await, CORRUPT, &messages);
     assert_eq!(stored(key).await, corrupt, "{}", limit.name());
@@ -27,7 +28,7 @@ async fn a_corrupt_row_is_an_error_and_stays_unchanged() {
     let limits = every_algorithm().into_iter().step_by(4);
     let each = limits.map(|limit| async move {
         let key = &format!("corrupt {}", limit.name());
-        assert!(in_time(limiter.check(&limit, key)).await.expect("a decision").granted() <= 1);
+        assert!(in_time(limiter.charge(take(&limit, key))).await.expect("a decision").granted() <= 1);
         let good = stored(key).await;
         let with = |index: usize, byte: u8| {
             let mut bytes = good.clone();
@@ -49,7 +50,7 @@ async fn a_corrupt_row_is_an_error_and_stays_unchanged() {
         }
         // Once repaired, it works again.
         put(key, &good).await;
-        let result = in_time(limiter.check(&limit, key)).await;
+        let result = in_time(limiter.charge(take(&limit, key))).await;
         assert!(result.expect("a decision").granted() <= 1, "{}", limit.name());
     });
     futures_util::future::join_all(each).await;

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use tollgate_core::{Limit, Limiter, ManualClock};
 
-use crate::fixture::{config, connect, daily, every_algorithm, in_time, node, number, only_row, rows, until};
+use crate::fixture::{
+    config, connect, daily, every_algorithm, in_time, node, number, only_row, rows, take, until,
+};
 
 #[tokio::test]
 async fn every_row_expires_a_margin_after_its_state_is_fresh() {
@@ -14,7 +16,7 @@ async fn every_row_expires_a_margin_after_its_state_is_fresh() {
     let limiter = Limiter::with_clock(store, clock.clone());
     for limit in every_algorithm() {
         let key = &format!("expires {}", limit.name());
-        assert!(in_time(limiter.check(&limit, key)).await.expect("a decision").is_allowed());
+        assert!(in_time(limiter.charge(take(&limit, key))).await.expect("a decision").is_allowed());
         let first = number(key, "TTL(state)").await;
         assert!((100_000..=100_000 + 2 * 3_700).contains(&first), "{}: {first}", limit.name());
     }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use tollgate_core::{Decision, Effect, ErrorKind, Limit, Limiter, StoreError};
+use tollgate_core::{Charge, Decision, Effect, ErrorKind, LeaseId, Limit, Limiter, StoreError};
 use tollgate_store_cassandra::{CassandraStore, Config, Replication};
 use tollgate_testkit::{Cassandra, CassandraProxy, Consistency, Row};
 pub(crate) use tollgate_testkit::{in_time, until};
@@ -100,6 +100,11 @@ pub(crate) async fn used(limiter: &Limiter<CassandraStore>, limit: &Limit, key: 
 /// Returns how much of the limit is used, according to a decision.
 pub(crate) fn spent(decision: &Decision) -> u32 {
     decision.limit() - decision.remaining()
+}
+
+/// Returns a take of one unit, of any algorithm: a slot of a concurrency limit needs a lease.
+pub(crate) fn take<'a>(limit: &'a Limit, key: &'a str) -> Charge<'a> {
+    limit.charge(key).with_lease(LeaseId::unique())
 }
 
 /// Creates a limit of five for every algorithm.

@@ -30,12 +30,12 @@ type Charges<'a> = SmallVec<[Charge<'a>; 4]>;
 
 impl<S: Store, C: Timer> Limiter<S, C> {
     /// Waits until one unit passes, first come, first served. Denied if that takes longer than `wait`: at once where the
-    /// algorithm reserves, otherwise at the latest when `wait` has elapsed.
+    /// algorithm reserves, otherwise at the latest when `wait` has elapsed and the store has answered.
     ///
     /// Where the algorithm reserves, the charge is debited at once and the order is the store's. Elsewhere, and during a
     /// block time, waiting means retrying at `retry_after`; the order is that of this limiter, or none during a block
-    /// time. Dropping the future cancels the wait and refunds the charge, except for the part that later callers already
-    /// wait behind, as far as the store can do that without blocking.
+    /// time. Dropping the future cancels the wait and refunds the charge, unless later callers already wait behind it,
+    /// as far as the store can do that without blocking.
     ///
     /// An error on concurrency limits: a slot acquired this way could not be released.
     pub async fn until_ready<'k>(
