@@ -101,3 +101,8 @@ struct Readme;
 #[cfg(all(doctest, feature = "memory"))]
 #[doc = include_str!("../docs/guide.md")]
 struct Guide;
+
+/// Compiles the code blocks of the memory store's README, which uses this crate's paths.
+#[cfg(all(doctest, feature = "memory"))]
+#[doc = include_str!("../store-memory/README.md")]
+struct MemoryReadme;

@@ -68,8 +68,3 @@ pub use store::MemoryStore;
 
 #[cfg(all(test, loom))]
 mod loom_tests;
-
-/// Compiles the examples of the README.
-#[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;

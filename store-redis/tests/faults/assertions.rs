@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt::Debug;
 use std::time::Duration;
 
-use tollgate_core::{Decision, Effect, ErrorKind, Limit, Limiter, StoreError};
+use tollgate_core::{Charge, Decision, Effect, ErrorKind, LeaseId, Limit, Limiter, StoreError};
 use tollgate_store_redis::{Config, RedisStore};
 use tollgate_testkit::Redis;
 pub(crate) use tollgate_testkit::{in_time, until};
@@ -64,6 +64,11 @@ pub(crate) async fn used(limiter: &Limiter<RedisStore>, limit: &Limit) -> u32 {
 /// Returns the used tokens, by a decision.
 pub(crate) fn used_by(decision: &Decision) -> u32 {
     decision.limit() - decision.remaining()
+}
+
+/// Returns a take of one unit, of any algorithm: a slot of a concurrency limit needs a lease.
+pub(crate) fn take<'a>(limit: &'a Limit, key: &'a str) -> Charge<'a> {
+    limit.charge(key).with_lease(LeaseId::unique())
 }
 
 /// Returns a limit of every algorithm, each with a count of 5.

@@ -8,7 +8,7 @@ use tollgate_core::{Effect, ErrorKind, Limiter, Request, Time};
 use tollgate_store_redis::Config;
 use tollgate_testkit::Redis;
 
-use crate::assertions::{KEY, assert_error, daily, every_algorithm, in_time, limiter, until, used};
+use crate::assertions::{KEY, assert_error, daily, every_algorithm, in_time, limiter, take, until, used};
 
 const FULL: (ErrorKind, Effect) = (ErrorKind::Full, Effect::None);
 const UNAVAILABLE: (ErrorKind, Effect) = (ErrorKind::Unavailable, Effect::None);
@@ -20,8 +20,8 @@ async fn a_full_server_debits_nothing_and_still_decides_what_needs_no_memory() {
     let limits = every_algorithm();
     for limit in &limits {
         // Exhaust one key, and use another.
-        while in_time(limiter.check(limit, "exhausted")).await.expect("a decision").is_allowed() {}
-        let _ = in_time(limiter.check(limit, KEY)).await.expect("a decision");
+        while in_time(limiter.charge(take(limit, "exhausted"))).await.expect("a decision").is_allowed() {}
+        let _ = in_time(limiter.charge(take(limit, KEY))).await.expect("a decision");
     }
     let before: Vec<_> = redis.call(&["DBSIZE"]).await.text().chars().collect();
     let mut used_before = Vec::new();
@@ -33,17 +33,17 @@ async fn a_full_server_debits_nothing_and_still_decides_what_needs_no_memory() {
     for (limit, used_before) in limits.iter().zip(&used_before) {
         let messages = ["memory", "maxmemory"];
         if limit.capacity() > 1 {
-            assert_error(in_time(limiter.check(limit, KEY)).await, FULL, &messages);
+            assert_error(in_time(limiter.charge(take(limit, KEY))).await, FULL, &messages);
         }
-        assert_error(in_time(limiter.check(limit, "newcomer")).await, FULL, &messages);
-        let charges = [limit.charge("newcomer"), limits[0].charge("another")];
+        assert_error(in_time(limiter.charge(take(limit, "newcomer"))).await, FULL, &messages);
+        let charges = [take(limit, "newcomer"), limits[0].charge("another")];
         assert_error(in_time(limiter.check_all(&charges)).await, FULL, &messages);
         if limit.refusal(tollgate_core::Action::Debit { at: None }).is_none() {
             assert_error(in_time(limiter.debit(limit, KEY, 1)).await, FULL, &messages);
         }
         // Peeks and denials write nothing.
         assert_eq!(used(&limiter, limit).await, *used_before, "{}: something was debited", limit.name());
-        let denied = in_time(limiter.check(limit, "exhausted")).await;
+        let denied = in_time(limiter.charge(take(limit, "exhausted"))).await;
         assert!(
             denied.as_ref().is_ok_and(tollgate_core::Decision::is_denied),
             "{}: {denied:?}",
@@ -54,7 +54,9 @@ async fn a_full_server_debits_nothing_and_still_decides_what_needs_no_memory() {
 
     redis.call(&["CONFIG", "SET", "maxmemory", "0"]).await;
     for limit in &limits {
-        assert!(in_time(limiter.check(limit, "newcomer")).await.expect("enough memory again").is_allowed());
+        assert!(
+            in_time(limiter.charge(take(limit, "newcomer"))).await.expect("enough memory again").is_allowed()
+        );
     }
 }
 
@@ -86,7 +88,7 @@ async fn a_server_that_becomes_a_replica_is_unavailable_until_it_is_promoted() {
     })
     .await;
     for limit in every_algorithm() {
-        assert_error(in_time(limiter.check(&limit, KEY)).await, UNAVAILABLE, &["is a replica"]);
+        assert_error(in_time(limiter.charge(take(&limit, KEY))).await, UNAVAILABLE, &["is a replica"]);
     }
     assert_error(in_time(limiter.debit(&limit, KEY, 1)).await, UNAVAILABLE, &["is a replica"]);
     redis.call(&["REPLICAOF", "NO", "ONE"]).await;

@@ -7,7 +7,7 @@ use tollgate_core::{
 use tollgate_store_redis::RedisStore;
 use tollgate_testkit::Redis;
 
-use crate::assertions::{KEY, assert_error, daily, every_algorithm, in_time, limiter, used};
+use crate::assertions::{KEY, assert_error, daily, every_algorithm, in_time, limiter, take, used};
 
 const CORRUPT: (ErrorKind, Effect) = (ErrorKind::Corrupt, Effect::None);
 /// The advice in the error.
@@ -32,9 +32,10 @@ async fn key_of(redis: &Redis, limiter: &Limiter<RedisStore>, limit: &Limit) -> 
 /// Asserts that every kind of call reports the value as corrupt.
 async fn assert_all_refuse(limiter: &Limiter<RedisStore>, limit: &Limit, messages: &[&str]) {
     let messages = [&[limit.name(), ADVICE], messages].concat();
-    assert_error(in_time(limiter.check(limit, KEY)).await, CORRUPT, &messages);
+    assert_error(in_time(limiter.charge(take(limit, KEY))).await, CORRUPT, &messages);
     assert_error(in_time(limiter.peek(limit, KEY)).await, CORRUPT, &messages);
-    assert_error(in_time(limiter.take_up_to(limit, KEY, 2)).await, CORRUPT, &messages);
+    let up_to = take(limit, KEY).with_cost(2).with_action(Action::TakeUpTo);
+    assert_error(in_time(limiter.charge(up_to)).await, CORRUPT, &messages);
     let now = Time::EPOCH;
     assert_error(in_time(limiter.store().export(limit, KEY.into(), now)).await, CORRUPT, &[ADVICE]);
     let delta = [limit.charge(KEY).with_action(Action::Debit { at: None })];
@@ -60,7 +61,7 @@ async fn a_key_of_another_type_is_not_changed() {
             limit.name()
         );
         redis.call(&["DEL", &key]).await;
-        assert!(in_time(limiter.check(&limit, KEY)).await.expect("a fresh state").is_allowed());
+        assert!(in_time(limiter.charge(take(&limit, KEY))).await.expect("a fresh state").is_allowed());
     }
 }
 
@@ -123,7 +124,7 @@ async fn a_truncated_state_does_not_affect_other_runs() {
         (daily(1_000), Limit::per_day(1_000).fixed_window().build("neighbour").expect("valid"));
     for limit in every_algorithm().iter().filter(|limit| limit.kind() != AlgorithmKind::Concurrency) {
         let key = key_of(&redis, &limiter, limit).await;
-        let _ = in_time(limiter.check(limit, KEY)).await.expect("a decision");
+        let _ = in_time(limiter.charge(take(limit, KEY))).await.expect("a decision");
         let length: usize = redis.call(&["STRLEN", &key]).await.text().parse().expect("a length");
         redis.call(&["RENAME", &key, "whole"]).await;
         let truncate = "return redis.call('SET', KEYS[1], redis.call('GET', 'whole'):sub(1, ARGV[1]))";

@@ -9,7 +9,7 @@ use tollgate_core::{
 use tollgate_store_redis::{Config, RedisStore};
 use tollgate_testkit::Redis;
 
-use crate::assertions::{KEY, PASSWORD, assert_error, daily, every_algorithm, in_time, until};
+use crate::assertions::{KEY, PASSWORD, assert_error, daily, every_algorithm, in_time, take, until};
 
 const REFUSED: (ErrorKind, Effect) = (ErrorKind::Refused, Effect::None);
 
@@ -203,6 +203,7 @@ async fn keys_without_permission_are_refused() {
     let config = Config::new(url(&redis, &format!("limiter:{PASSWORD}"))).prefix("elsewhere");
     let limiter = Limiter::new(config.connect().await.expect("a store"));
     for limit in every_algorithm() {
-        assert_error(in_time(limiter.check(&limit, KEY)).await, REFUSED, &["documentation lists them"]);
+        let refused = in_time(limiter.charge(take(&limit, KEY))).await;
+        assert_error(refused, REFUSED, &["documentation lists them"]);
     }
 }
