@@ -7,7 +7,7 @@ use tollgate_core::{AnyStore, ErrorKind, Limiter, StoreError};
 /// | URL | store | feature |
 /// |---|---|---|
 /// | `memory://` | this process's memory | `memory`, on by default |
-/// | `redis://…`, `rediss://…`, `redis+sentinel://…`, `redis+cluster://…`, `redis+shards://…` | Redis | `redis` |
+/// | `redis://…`, `rediss://…`, `redis+unix://…`, `redis+sentinel://…`, `redis+cluster://…`, `redis+shards://…` | Redis | `redis` |
 /// | `cassandra://host,…/keyspace` | Cassandra, wrapped in `tollgate::resilience::Coalesced` | `cassandra` |
 ///
 /// Returns an error if the URL is invalid or has a part that its store does not know, if the feature of its store is

@@ -29,9 +29,9 @@ pub trait Subject: Send + Sync + 'static {
         1_500
     }
 
-    /// Returns how many states the store holds at `now`, including expired ones that still take up memory. `None` if they
-    /// cannot be counted, or if they expire by another clock than the caller's: the trials about growth are ignored
-    /// then. Default: `None`.
+    /// Returns how many states the store holds at `now`, including expired ones that still take up memory. `None` if
+    /// they cannot be counted, or if they expire by another clock than the caller's: the trials about growth are
+    /// ignored then. Default: `None`.
     fn held_states(&self, store: &Self::Store, now: Time) -> impl Future<Output = Option<usize>> + Send {
         let _ = (store, now);
         async { None }

@@ -312,8 +312,8 @@ impl<'a> Charge<'a> {
         self.operation.cost == 0 && self.operation.action.is_take()
     }
 
-    /// Returns the compensating charge: it reverses what the store debited by `decision` at `decided_at`. `None` if there
-    /// is nothing to reverse, or if it cannot be reversed. A limiter that warms up refunds its debt only.
+    /// Returns the compensating charge: it reverses what the store debited by `decision` at `decided_at`. `None` if
+    /// there is nothing to reverse, or if it cannot be reversed. A limiter that warms up refunds its debt only.
     pub fn compensation(&self, decision: &Decision, decided_at: Time) -> Option<Self> {
         let (debited, start) = decision.debited();
         let granted = self.with_cost(debited);

@@ -224,7 +224,8 @@ impl Decision {
         }
     }
 
-    /// Returns [`retry_after`](Self::retry_after) in whole seconds, rounded up, as HTTP's `Retry-After` needs it. Never 0.
+    /// Returns [`retry_after`](Self::retry_after) in whole seconds, rounded up, as HTTP's `Retry-After` needs it. Never
+    /// 0.
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.retry_after().map(|wait| whole_seconds(wait).max(1))
     }
@@ -244,15 +245,15 @@ impl Decision {
         self.source
     }
 
-    /// Returns whether the charge passes only because the limit is in shadow mode: it would have been denied, delayed, or
-    /// granted less.
+    /// Returns whether the charge passes only because the limit is in shadow mode: it would have been denied, delayed,
+    /// or granted less.
     pub fn is_shadowed(&self) -> bool {
         matches!(self.source, Source::Shadow)
     }
 
     /// Returns what a caller gets in shadow mode: the charge passes, at once and in full. The source is
-    /// [`Source::Shadow`] if the limit decided otherwise, and unchanged if not. What the store debited is still known to
-    /// [`Charge::compensation`].
+    /// [`Source::Shadow`] if the limit decided otherwise, and unchanged if not. What the store debited is still known
+    /// to [`Charge::compensation`].
     pub fn shadowed(self, charge: &Charge<'_>) -> Self {
         let partial = matches!(charge.action(), Action::TakeUpTo) && self.granted < charge.cost();
         if self.outcome == Outcome::Allowed && self.wait == 0 && !partial {
@@ -425,13 +426,14 @@ impl Verdict {
         self.most_restrictive().and_then(Decision::retry_after)
     }
 
-    /// Returns [`retry_after`](Self::retry_after) in whole seconds, rounded up, as HTTP's `Retry-After` needs it. Never 0.
+    /// Returns [`retry_after`](Self::retry_after) in whole seconds, rounded up, as HTTP's `Retry-After` needs it. Never
+    /// 0.
     pub fn retry_after_secs(&self) -> Option<u64> {
         self.most_restrictive().and_then(Decision::retry_after_secs)
     }
 
-    /// Returns how long the caller of an allowed request must wait before it starts: the longest of its decisions. Zero if
-    /// denied.
+    /// Returns how long the caller of an allowed request must wait before it starts: the longest of its decisions. Zero
+    /// if denied.
     pub fn start_after(&self) -> Duration {
         if self.is_denied() {
             return Duration::ZERO;

@@ -130,7 +130,8 @@ impl core::error::Error for StoreError {
     }
 }
 
-/// The error of a wrapper whose configuration is invalid: which setting, what is wrong with it, and what would be valid.
+/// The error of a wrapper whose configuration is invalid: which setting, what is wrong with it, and what would be
+/// valid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
     subject: &'static str,
@@ -140,8 +141,8 @@ pub struct ConfigError {
 }
 
 impl ConfigError {
-    /// Creates an error about a setting of `subject`. The parts read as one sentence: "`Guarded`: `deadline` is 0ns; use
-    /// more than zero".
+    /// Creates an error about a setting of `subject`. The parts read as one sentence: "`Guarded`: `deadline` is 0ns;
+    /// use more than zero".
     pub fn new(
         subject: &'static str,
         setting: &'static str,

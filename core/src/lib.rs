@@ -1,6 +1,6 @@
-//! The core of Tollgate, a rate limiter: limits and their algorithms (token bucket, leaky bucket, GCRA, fixed and sliding
-//! windows, concurrency), decisions, clocks, and the [`Store`](store::Store) trait that backends implement. No I/O, no
-//! runtime, no global state; `no_std` with `alloc`.
+//! The core of Tollgate, a rate limiter: limits and their algorithms (token bucket, leaky bucket, GCRA, fixed and
+//! sliding windows, concurrency), decisions, clocks, and the [`Store`](store::Store) trait that backends implement. No
+//! I/O, no runtime, no global state; `no_std` with `alloc`.
 //!
 //! Most programs use the `tollgate` crate, which brings a store along. Authors of stores start with [`store`], and run
 //! the trials of `tollgate-conformance`.

@@ -49,8 +49,8 @@ pub fn settle(charges: &[Charge<'_>], indexes: &[usize], states: &mut [State], n
     Verdict::new(decisions, now)
 }
 
-/// Corrects when a retry makes sense for the denied ones of several charges that share a state: all of them have to pass
-/// together.
+/// Corrects when a retry makes sense for the denied ones of several charges that share a state: all of them have to
+/// pass together.
 fn retry_together(
     charges: &[Charge<'_>],
     indexes: &[usize],

@@ -1,10 +1,10 @@
 //! Metrics and logs for Tollgate, a rate limiter: its [events](tollgate_core::Event) as counters, gauges and
 //! histograms (Prometheus or any other exporter), and as `tracing` log lines.
 //!
-//! Limiters, wrappers around stores and the Redis store report events to an [`Observer`](tollgate_core::Observer), which is attached once,
-//! to the limiter ([`Limiter::with_observer`](tollgate_core::Limiter::with_observer)). [`Metrics`] records them through
-//! the [`metrics`](https://docs.rs/metrics) facade, for the exporter that the program has installed.
-//! [`Log`] writes them through [`tracing`]. [`Fanout`] forwards them to several observers.
+//! Limiters, wrappers around stores and the Redis store report events to an [`Observer`](tollgate_core::Observer),
+//! which is attached once, to the limiter ([`Limiter::with_observer`](tollgate_core::Limiter::with_observer)).
+//! [`Metrics`] records them through the [`metrics`](https://docs.rs/metrics) facade, for the exporter that the program
+//! has installed. [`Log`] writes them through [`tracing`]. [`Fanout`] forwards them to several observers.
 //!
 //! ```
 //! use std::sync::Arc;

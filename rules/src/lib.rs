@@ -1,5 +1,5 @@
-//! Rate limit plans for Tollgate: which limit applies to which user or tenant, such as free, standard and pro plans that
-//! change at run time. [`Plans`] has an example.
+//! Rate limit plans for Tollgate: which limit applies to which user or tenant, such as free, standard and pro plans
+//! that change at run time. [`Plans`] has an example.
 //!
 //! # Layout
 //!

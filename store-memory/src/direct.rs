@@ -76,8 +76,8 @@ impl<C: Clock> DirectLimiter<C> {
         self.decide(&self.limit.charge(NO_KEY).with_cost(cost))
     }
 
-    /// Decides any other charge. `configure` receives a take of cost 1 and returns the charge to decide. An error if the
-    /// limit's algorithm does not support it, and if it would take a slot of a concurrency limit without a lease.
+    /// Decides any other charge. `configure` receives a take of cost 1 and returns the charge to decide. An error if
+    /// the limit's algorithm does not support it, and if it would take a slot of a concurrency limit without a lease.
     pub fn charge(&self, configure: impl FnOnce(Charge<'_>) -> Charge<'_>) -> Result<Decision, StoreError> {
         let charge = configure(self.limit.charge(NO_KEY));
         charge.supported()?;

@@ -26,8 +26,8 @@
 //! - **No lock on the hot path** of buckets, queues, GCRA and smooth limiters: their state is a theoretical arrival
 //!   time (TAT) in one atomic word. A denial writes nothing. The states of windows, logs, leases and block times are
 //!   in 64 shards, each behind a lock.
-//! - **Bounded memory**: room for a million keys by default ([`Config::max_keys`]). A state that equals a fresh one takes
-//!   no room: it is overwritten when a slot is needed.
+//! - **Bounded memory**: room for a million keys by default ([`Config::max_keys`]). A state that equals a fresh one
+//!   takes no room: it is overwritten when a slot is needed.
 //! - **When more keys are in use than fit**, a key without a slot spills into its shard and stays exact. When the
 //!   shard is full, too, a state is evicted, and its key starts fresh. [`Stats`] counts both.
 //! - **A flood of keys is no way to get a quota back.** The evicted state is the one that has used the smallest part of

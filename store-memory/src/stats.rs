@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicU64 as Counter, Ordering};
 
 use crate::shard::Evicted;
 
-/// How full a [`MemoryStore`](crate::MemoryStore) is, and how often keys did not fit. Returned by [`MemoryStore::stats`](crate::MemoryStore::stats).
+/// How full a [`MemoryStore`](crate::MemoryStore) is, and how often keys did not fit. Returned by
+/// [`MemoryStore::stats`](crate::MemoryStore::stats).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -14,10 +15,12 @@ pub struct Stats {
     pub table_bytes: usize,
     /// How many times a key found no slot in the table and spilled into a shard, where it is still exact.
     pub spilled: u64,
-    /// How many states were evicted because a shard was full. Their keys started fresh: raise [`Config::max_keys`](crate::Config::max_keys).
+    /// How many states were evicted because a shard was full. Their keys started fresh: raise
+    /// [`Config::max_keys`](crate::Config::max_keys).
     pub evicted: u64,
-    /// How many of the evicted states were exhausted or blocked: nothing else was left to evict, and their keys got their
-    /// whole quota back. More than a few mean that somebody floods the store with keys, and exhausts each of them.
+    /// How many of the evicted states were exhausted or blocked: nothing else was left to evict, and their keys got
+    /// their whole quota back. More than a few mean that somebody floods the store with keys, and exhausts each of
+    /// them.
     pub evicted_exhausted: u64,
     /// How many of the evicted states were leases of concurrency limits: their slots count as free although they are
     /// held.

@@ -51,8 +51,8 @@ local function saturated(count)
   return math.min(count, 2 ^ 53 - 1)
 end
 
--- Returns the start of the limit's window at an instant. Nearly everything in a call is decided at one instant, so it is
--- cached.
+-- Returns the start of the limit's window at an instant. Nearly everything in a call is decided at one instant, so it
+-- is cached.
 local function window_start(limit, now)
   if not rawequal(limit.start_at, now) then
     local _, rest = split(now, limit.period)

@@ -283,8 +283,8 @@ local function stored_value(key)
   return call('GET', KEYS[key]) or ''
 end
 
--- Tries charges on one state at an instant, one after the other. Returns the longest wait; zero if all pass. Returns nil
--- if one of them can never pass.
+-- Tries charges on one state at an instant, one after the other. Returns the longest wait; zero if all pass. Returns
+-- nil if one of them can never pass.
 local function try_all(charges, state, at)
   local present, longest = now, ZERO
   now = at

@@ -110,7 +110,8 @@ impl Config {
         self
     }
 
-    /// Sets the user and password for the sentinels. Those in the URL are for the Redis servers. Default: no authentication.
+    /// Sets the user and password for the sentinels. Those in the URL are for the Redis servers. Default: no
+    /// authentication.
     pub fn sentinel_login(mut self, user: Option<&str>, password: &str) -> Self {
         self.sentinel_login = Some(Login { user: user.map(str::to_owned), password: password.to_owned() });
         self

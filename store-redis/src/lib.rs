@@ -59,9 +59,9 @@
 //! | `volatile-lru`, `volatile-lfu`, `volatile-random` | no: every key has a time-to-live, so any may be evicted |
 //! | `allkeys-lru`, `allkeys-lfu`, `allkeys-random` | no: any key may be evicted |
 //!
-//! The store reads the configuration of a server (`INFO memory`) when it opens a connection. It counts servers that may
-//! evict keys in [`Stats::evicting_servers`], and reports them to the limiter's observer. It cannot know of a server
-//! that denies `INFO`. If a Redis is a cache as well, use a server of its own for limits.
+//! The store reads the configuration of a server (`INFO memory`) when it takes a connection into use. It counts servers
+//! that may evict keys in [`Stats::evicting_servers`], and reports them to the limiter's observer. It cannot know of a
+//! server that denies `INFO`. If a Redis is a cache as well, use a server of its own for limits.
 //!
 //! # Slot migration
 //!

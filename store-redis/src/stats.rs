@@ -30,7 +30,8 @@ pub struct Stats {
     /// Commands sent to find the servers (`ROLE`, `SENTINEL GET-MASTER-ADDR-BY-NAME`, `CLUSTER SLOTS`).
     pub topology_queries: u64,
     /// Servers found to evict keys: `maxmemory` is set, and `maxmemory-policy` is not `noeviction`. Limits on such a
-    /// server may be exceeded. Each server is checked when a connection to it is opened, if its user may call `INFO`.
+    /// server may be exceeded. Each server is checked when a connection to it is taken into use, if its user may call
+    /// `INFO`.
     pub evicting_servers: u64,
 }
 

@@ -46,8 +46,8 @@ pub(super) fn cost(limit: &Limit, random: &mut Seed) -> u32 {
     }
 }
 
-/// Returns a delta with an instant at which every store agrees. If a bucket is full again, a store may have dropped when
-/// it was last used, so a delta that is dated before that counts from one instant or from the other.
+/// Returns a delta with an instant at which every store agrees. If a bucket is full again, a store may have dropped
+/// when it was last used, so a delta that is dated before that counts from one instant or from the other.
 pub(super) fn not_before_last_use<'a>(charge: Charge<'a>, pure: &Pure, now: Time) -> Charge<'a> {
     let last_use = pure.fresh_at(&charge);
     if last_use > now {

@@ -9,9 +9,9 @@ use crate::key::Key;
 use crate::limit::Limit;
 use crate::store::{ImmediateStore, Store};
 
-/// The lease of a slot of a concurrency limit, if one was free. It ends when it is released, or expires after the limit's
-/// lease time; long work renews it. A lease that is dropped is not released: [`Permit`](super::Permit) is the handle that
-/// releases itself.
+/// The lease of a slot of a concurrency limit, if one was free. It ends when it is released, or expires after the
+/// limit's lease time; long work renews it. A lease that is dropped is not released: [`Permit`](super::Permit) is the
+/// handle that releases itself.
 #[derive(Debug)]
 #[must_use = "a lease that nobody releases is held until it expires"]
 pub struct Lease<'a> {

@@ -103,8 +103,8 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         &self.clock
     }
 
-    /// Checks whether one unit is allowed, and debits it. An error on a concurrency limit: nobody could release the slot,
-    /// so use [`acquire`](Self::acquire).
+    /// Checks whether one unit is allowed, and debits it. An error on a concurrency limit: nobody could release the
+    /// slot, so use [`acquire`](Self::acquire).
     #[inline]
     pub fn check<'k>(
         &self,
@@ -114,8 +114,8 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         self.charge(limit.charge(key))
     }
 
-    /// Decides a charge with a cost, a maximum wait or another action; [`Limit::charge`] creates one. An error if it would
-    /// take a slot of a concurrency limit without a lease.
+    /// Decides a charge with a cost, a maximum wait or another action; [`Limit::charge`] creates one. An error if it
+    /// would take a slot of a concurrency limit without a lease.
     #[inline]
     #[expect(
         clippy::manual_async_fn,
@@ -219,9 +219,9 @@ impl<S: Store, C: Clock> Limiter<S, C> {
         self.charge(limit.charge(key).with_action(Action::Reset)).await.map(drop)
     }
 
-    /// Where calls may end with an unknown effect, they get an idempotency key, so that they can be repeated without being
-    /// executed twice. Plain checks get one only with [`exactly_once`](Self::exactly_once): to remember them would cost as
-    /// much as to decide them.
+    /// Where calls may end with an unknown effect, they get an idempotency key, so that they can be repeated without
+    /// being executed twice. Plain checks get one only with [`exactly_once`](Self::exactly_once): to remember them
+    /// would cost as much as to decide them.
     #[inline]
     fn needs_key(&self, charges: &[Charge<'_>]) -> bool {
         // The capability comes last: nearly all charges are plain checks.

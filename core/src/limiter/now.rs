@@ -19,8 +19,8 @@ impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
         self.decide_now(&limit.charge(key))
     }
 
-    /// Decides a charge. An error if the limit's algorithm does not support its action, and if it would take a slot of a
-    /// concurrency limit without a lease.
+    /// Decides a charge. An error if the limit's algorithm does not support its action, and if it would take a slot of
+    /// a concurrency limit without a lease.
     #[inline]
     pub fn charge_now(&self, charge: Charge<'_>) -> Result<Decision, StoreError> {
         match charge.supported().and_then(|()| charge.releasable()) {
@@ -97,7 +97,8 @@ impl<S: ImmediateStore, C: Clock> Limiter<S, C> {
         decision
     }
 
-    /// Denies a charge that would take a slot which nobody could release. Without a `Result`, that is a denial for ever.
+    /// Denies a charge that would take a slot which nobody could release. Without a `Result`, that is a denial for
+    /// ever.
     #[cold]
     fn refuse_slot_now(&self, charge: &Charge<'_>) -> Decision {
         let peeked = self.store.charge_now(&charge.with_cost(0), &self.clock).raw();

@@ -15,8 +15,9 @@ use crate::key::Key;
 use crate::limit::Limit;
 use crate::store::{ImmediateStore, OwnedCharge, RawDecision, Store};
 
-/// A slot of a concurrency limit, if one was free, that is released when the permit is dropped: at once on stores that never
-/// wait, in the background on the others. It owns what it needs for that, so it can be moved into a task or a response.
+/// A slot of a concurrency limit, if one was free, that is released when the permit is dropped: at once on stores that
+/// never wait, in the background on the others. It owns what it needs for that, so it can be moved into a task or a
+/// response.
 ///
 /// ```
 /// # extern crate tollgate_core as tollgate;
@@ -144,8 +145,8 @@ impl<S: Store + 'static, C: Clock + 'static> Limiter<S, C> {
 #[cfg(feature = "tokio")]
 impl<S: Store + 'static, C: crate::clock::Timer + 'static> Limiter<S, C> {
     /// Acquires a slot as [`acquire`](Self::acquire) does, and renews its lease in the background for as long as the
-    /// permit is held, three times per lease time. A renewal that fails is tried again; one that comes too late marks the
-    /// permit as [lost](Permit::is_lost).
+    /// permit is held, three times per lease time. A renewal that fails is tried again; one that comes too late marks
+    /// the permit as [lost](Permit::is_lost).
     ///
     /// # Panics
     ///

@@ -1,5 +1,5 @@
-//! First come, first served, for limits that cannot reserve: callers that wait for a key queue up, and only the first in
-//! the queue tries to take. One that runs out of time reads the state, for its answer.
+//! First come, first served, for limits that cannot reserve: callers that wait for a key queue up, and only the first
+//! in the queue tries to take. One that runs out of time reads the state, for its answer.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::charge::Charge;
 
-/// Limits and keys, in full: keys that an attacker chooses must not end up in somebody else's queue. Sorted, so that the
-/// order of the charges does not matter.
+/// Limits and keys, in full: keys that an attacker chooses must not end up in somebody else's queue. Sorted, so that
+/// the order of the charges does not matter.
 type QueueId = Vec<(u64, Vec<u8>, Vec<u8>)>;
 
 /// The queues of all keys that somebody waits for.

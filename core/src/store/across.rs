@@ -212,8 +212,8 @@ fn is_irreversible(charge: &Charge<'_>) -> bool {
     matches!(charge.action(), Action::Reset | Action::Release)
 }
 
-/// Returns the stage of each part. An error if several parts can be denied and cannot be reversed: one of them would stay
-/// done if another one is denied.
+/// Returns the stage of each part. An error if several parts can be denied and cannot be reversed: one of them would
+/// stay done if another one is denied.
 fn stages<P>(parts: &[Part<'_, P>]) -> Result<Vec<Stage>, StoreError> {
     let mut deniable = None;
     let mut stages = Vec::with_capacity(parts.len());

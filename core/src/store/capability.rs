@@ -78,8 +78,8 @@ pub struct Capability {
     pub clock_source: ClockSource,
     /// How requests across entities stay all or nothing.
     pub atomicity: Atomicity,
-    /// For which algorithms decisions are those of the pure function, whatever the number of concurrent callers. For the
-    /// others the store trades exactness for something else, and documents its bound.
+    /// For which algorithms decisions are those of the pure function, whatever the number of concurrent callers. For
+    /// the others the store trades exactness for something else, and documents its bound.
     pub exact: AlgorithmSet,
     /// How long a repeated idempotency key is recognized.
     pub idempotency: IdempotencyRetention,
@@ -90,8 +90,9 @@ pub struct Capability {
 }
 
 impl Capability {
-    /// A store that decides exactly, atomically everywhere, by its caller's clock, and exports all states. It recognizes no
-    /// idempotency keys: a store that does says for how long ([`with_idempotency`](Self::with_idempotency)).
+    /// A store that decides exactly, atomically everywhere, by its caller's clock, and exports all states. It
+    /// recognizes no idempotency keys: a store that does says for how long
+    /// ([`with_idempotency`](Self::with_idempotency)).
     pub const fn exact() -> Self {
         Self {
             clock_source: ClockSource::Caller,

@@ -57,8 +57,8 @@ use crate::time::Time;
 
 /// Keeps the state of limits, and decides requests atomically.
 ///
-/// Only data is passed to a store, never closures. A call carries one request or an ordered batch of independent ones, and
-/// each request gets its own verdict.
+/// Only data is passed to a store, never closures. A call carries one request or an ordered batch of independent ones,
+/// and each request gets its own verdict.
 ///
 /// # What every store promises
 ///
@@ -67,11 +67,11 @@ use crate::time::Time;
 ///   something else says so in its [`Capability`].
 /// - **All charges of a request are debited or none is.** [`Capability::atomicity`] says whether that is one atomic
 ///   step, or is kept across entities by compensating refunds. The same key twice in one request counts twice.
-/// - **State belongs to a limit's name, algorithm and whether it has a block time ([`id`](Limit::id)), and to a key.** Keys are any bytes of any length, and different keys
-///   never share state. A limit whose parameters change continues with the state it finds, and never grants more than
-///   its new capacity.
-/// - **Idle state expires by itself**, as soon as it equals a fresh one and never earlier. Whether it is dropped then or
-///   later makes no difference to a caller, with one exception that is stated below.
+/// - **State belongs to a limit's name, algorithm and whether it has a block time ([`id`](Limit::id)), and to a key.**
+///   Keys are any bytes of any length, and different keys never share state. A limit whose parameters change continues
+///   with the state it finds, and never grants more than its new capacity.
+/// - **Idle state expires by itself**, as soon as it equals a fresh one and never earlier. Whether it is dropped then
+///   or later makes no difference to a caller, with one exception that is stated below.
 /// - **A clock that runs backwards** never adds tokens and never causes a panic.
 /// - **A repeated [idempotency key](crate::IdempotencyKey)** is not executed again, for as long as
 ///   [`Capability::idempotency`] says. Outcome and granted amount are those of the first call; the other fields may
@@ -82,9 +82,9 @@ use crate::time::Time;
 ///   entities does so even then.
 /// - **Instants are those of the deciding clock** ([`Capability::clock_source`]): in [`Action`](crate::Action), in
 ///   snapshots, and in [`Verdict::decided_at`]. A debit dated in the past counts in full if the bucket
-///   has been used since then. Otherwise the tokens refilled since its instant are subtracted. The exception: a store may
-///   drop the state of a bucket that is full again, and with it when the bucket was last used. A debit that is dated
-///   before that use may count from either instant. No trial of the conformance suite depends on which.
+///   has been used since then. Otherwise the tokens refilled since its instant are subtracted. The exception: a store
+///   may drop the state of a bucket that is full again, and with it when the bucket was last used. A debit that is
+///   dated before that use may count from either instant. No trial of the conformance suite depends on which.
 /// - What an algorithm does not support ([`Request::supported`]) is an error of kind
 ///   [`Unsupported`](crate::ErrorKind::Unsupported), before anything is debited.
 ///

@@ -1,9 +1,9 @@
 //! Requests and batches over several places, for stores that are atomic in each of them only.
 //!
-//! A request over several places is decided in all of them at the same time; if one denies, the others are refunded. Never
-//! more than the limits passes; for a moment, a debit may be visible that is refunded right after. What cannot be refunded
-//! (a reset, a release) is done last, when all other places have granted. A request in which several places do so and may
-//! still deny is unsupported.
+//! A request over several places is decided in all of them at the same time; if one denies, the others are refunded.
+//! Never more than the limits passes; for a moment, a debit may be visible that is refunded right after. What cannot be
+//! refunded (a reset, a release) is done last, when all other places have granted. A request in which several places do
+//! so and may still deny is unsupported.
 
 use alloc::vec::Vec;
 use core::future::Future;

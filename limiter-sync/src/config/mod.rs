@@ -66,8 +66,8 @@ impl<S: Store + 'static, C: Timer + 'static> SyncedBuilder<S, C> {
         self
     }
 
-    /// Sets the policy of `limit`, and of all limits with its name. `change` receives the default policy as configured so
-    /// far: configure that one first.
+    /// Sets the policy of `limit`, and of all limits with its name. `change` receives the default policy as configured
+    /// so far: configure that one first.
     pub fn policy(mut self, limit: &Limit, change: impl FnOnce(SyncPolicy) -> SyncPolicy) -> Self {
         self.policies.by_limit.insert(limit.name().into(), change(self.policies.default));
         self

@@ -136,8 +136,8 @@ impl SyncPolicy {
         self
     }
 
-    /// Sets the largest share of the capacity that this node leases at a time: one of `parts`. Default: 4, a quarter. At
-    /// least 1.
+    /// Sets the largest share of the capacity that this node leases at a time: one of `parts`. Default: 4, a quarter.
+    /// At least 1.
     pub fn max_lease_share(mut self, parts: u32) -> Self {
         self.max_lease_share = parts;
         self

@@ -36,7 +36,8 @@ impl SyncRounds {
     fn rules_out(self, trial: &str) -> Option<&'static str> {
         let starts_with =
             |behaviours: &[&str]| behaviours.iter().any(|behaviour| trial.starts_with(behaviour));
-        // A denial that starts the clock of a clamped state is not a delta, and neither is the state that a reset finds.
+        // A denial that starts the clock of a clamped state is not a delta, and neither is the state that a reset
+        // finds.
         if starts_with(&["live_change", "replay", "apply_deltas::", "single_charge::"]) {
             return Some("only grants are synchronized, not changes of parameters");
         }

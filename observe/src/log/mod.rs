@@ -28,8 +28,8 @@ const TARGET: &str = "tollgate";
 /// During an outage every request falls back, which must not write a line per request. Fallbacks of one limit for one
 /// reason are logged when they begin, and from then on at most once per [interval](Self::interval), with the number of
 /// fallbacks since the previous line (`count`). Store calls that fail and charges that are not decided are throttled in
-/// the same way, by the kind of the error. A line is written when an event occurs: events after the last line are counted in the line of the next such
-/// event, whenever it comes. Limits beyond the first [`MAX_LIMITS`] share the name
+/// the same way, by the kind of the error. A line is written when an event occurs: events after the last line are
+/// counted in the line of the next such event, whenever it comes. Limits beyond the first [`MAX_LIMITS`] share the name
 /// [`OTHER`](crate::OTHER).
 ///
 /// Error messages are logged unchanged: errors of stores contain no keys.

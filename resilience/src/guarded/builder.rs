@@ -91,8 +91,8 @@ impl<S: Store + 'static> GuardedBuilder<S> {
     }
 
     /// Limits what is reconciled of the grants of fallback stores: at most `max_keys` keys, of limits whose exhausted
-    /// state takes at least `min_reset` until it equals a fresh one. Default: 10,000 keys and 10 s. With 0 keys, nothing is
-    /// reconciled.
+    /// state takes at least `min_reset` until it equals a fresh one. Default: 10,000 keys and 10 s. With 0 keys,
+    /// nothing is reconciled.
     pub fn reconcile(mut self, max_keys: usize, min_reset: Duration) -> Self {
         (self.max_keys, self.min_reset) = (max_keys, min_reset);
         self

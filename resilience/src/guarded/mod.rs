@@ -107,7 +107,8 @@ pub struct Guarded<S> {
 }
 
 impl<S: Store + 'static> Guarded<S> {
-    /// Guards a store with the default configuration: a deadline of 20 ms, and charges are allowed while the store fails.
+    /// Guards a store with the default configuration: a deadline of 20 ms, and charges are allowed while the store
+    /// fails.
     pub fn new(store: S) -> Self {
         Self::builder(store).build_valid()
     }

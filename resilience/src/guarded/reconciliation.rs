@@ -132,8 +132,8 @@ impl<S: Store + 'static> ReconciledStore<S> {
         outcome
     }
 
-    /// Returns how many nanoseconds the deciding clock is ahead of the callers' clock. A store that decides by the callers'
-    /// clocks may decide at the time of other callers, who are ahead.
+    /// Returns how many nanoseconds the deciding clock is ahead of the callers' clock. A store that decides by the
+    /// callers' clocks may decide at the time of other callers, who are ahead.
     async fn clock_offset(&self, now: Time) -> Option<i64> {
         // A peek at a key that is not in use: it fails only if the store does.
         let limit = Limit::per_second(1).build("tollgate clock").ok()?;

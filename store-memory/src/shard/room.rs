@@ -131,8 +131,8 @@ impl Room {
         self.entries.insert(key, entry);
     }
 
-    /// Makes room for the entry of `key`: removes some expired entries. If the room is full of live ones, evicts the least
-    /// used of a sample.
+    /// Makes room for the entry of `key`: removes some expired entries. If the room is full of live ones, evicts the
+    /// least used of a sample.
     pub(crate) fn make_room(&mut self, key: u128, now: Time) -> Removed {
         if self.entries.len() >= self.max_entries {
             self.cursor = self.random_index(key);
@@ -167,7 +167,8 @@ impl Room {
         Removed { expired_at, evicted }
     }
 
-    /// Returns where the sample starts: nobody can predict a keyed hash, so of entries that are alike any may be evicted.
+    /// Returns where the sample starts: nobody can predict a keyed hash, so of entries that are alike any may be
+    /// evicted.
     fn random_index(&self, key: u128) -> usize {
         (key >> 96) as usize % self.entries.len()
     }

@@ -29,11 +29,11 @@ use crate::store::{ImmediateStore, State, Store, state_indexes};
 type Charges<'a> = SmallVec<[Charge<'a>; 4]>;
 
 impl<S: Store, C: Timer> Limiter<S, C> {
-    /// Waits until one unit passes, first come, first served. Denied if that takes longer than `wait`: at once where the
-    /// algorithm reserves, otherwise at the latest when `wait` has elapsed and the store has answered.
+    /// Waits until one unit passes, first come, first served. Denied if that takes longer than `wait`: at once where
+    /// the algorithm reserves, otherwise at the latest when `wait` has elapsed and the store has answered.
     ///
-    /// Where the algorithm reserves, the charge is debited at once and the order is the store's. Elsewhere, and during a
-    /// block time, waiting means retrying at `retry_after`; the order is that of this limiter, or none during a block
+    /// Where the algorithm reserves, the charge is debited at once and the order is the store's. Elsewhere, and during
+    /// a block time, waiting means retrying at `retry_after`; the order is that of this limiter, or none during a block
     /// time. Dropping the future cancels the wait and refunds the charge, unless later callers already wait behind it,
     /// as far as the store can do that without blocking.
     ///
@@ -56,12 +56,12 @@ impl<S: Store, C: Timer> Limiter<S, C> {
         self.wait_for(&[charge], wait.into()).await?.into_single()
     }
 
-    /// Waits as [`until_ready`](Self::until_ready) does, until several charges pass together: all of them are debited or
-    /// none is, and nothing is debited while waiting, except where the algorithms of all of them reserve.
+    /// Waits as [`until_ready`](Self::until_ready) does, until several charges pass together: all of them are debited
+    /// or none is, and nothing is debited while waiting, except where the algorithms of all of them reserve.
     ///
-    /// The caller starts when the last charge does ([`Verdict::start_after`]), which this method has waited for. Where one
-    /// of the algorithms does not reserve, callers that wait for the same keys are served in the order of their arrival;
-    /// others are not held up by them.
+    /// The caller starts when the last charge does ([`Verdict::start_after`]), which this method has waited for. Where
+    /// one of the algorithms does not reserve, callers that wait for the same keys are served in the order of their
+    /// arrival; others are not held up by them.
     pub async fn all_until_ready<'a>(
         &self,
         charges: impl AsRef<[Charge<'a>]>,
@@ -256,8 +256,8 @@ fn all_reserve(charges: &[Charge<'_>]) -> bool {
     charges.iter().all(|charge| charge.limit().kind().reserves())
 }
 
-/// Returns the charges of an attempt that has this much time left. If one of them cannot start later, none of them does,
-/// because it would count in a window that is over when the caller starts. A queue always returns a start time.
+/// Returns the charges of an attempt that has this much time left. If one of them cannot start later, none of them
+/// does, because it would count in a window that is over when the caller starts. A queue always returns a start time.
 fn attempt<'a>(charges: &[Charge<'a>], left: Duration) -> Charges<'a> {
     let all_reserve = all_reserve(charges);
     let within = |charge: &Charge<'a>| {

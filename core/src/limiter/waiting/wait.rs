@@ -29,8 +29,8 @@ impl Wait {
         self.max_wait
     }
 
-    /// How long to wait for what is due in `wait`: a random part of the jitter longer, within what is left of the maximum
-    /// wait.
+    /// How long to wait for what is due in `wait`: a random part of the jitter longer, within what is left of the
+    /// maximum wait.
     pub(super) fn with_delay(&self, wait: Duration, left: Duration) -> Duration {
         wait.saturating_add(self.delay().min(left.saturating_sub(wait)))
     }
