@@ -1,6 +1,6 @@
 //! A guarded store on a real Redis that is killed, frozen, slowed down and restarted, again and again.
 //!
-//! No caller waits longer than the deadline allows, every limit is decided by its policy, the breaker changes as
+//! No caller waits for the store, every limit is decided by its policy, the breaker changes as
 //! specified, and afterwards the store's count is right: granted ≤ counted ≤ granted + calls with unknown effect.
 
 mod callers;

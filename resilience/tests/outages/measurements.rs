@@ -1,10 +1,11 @@
 //! What callers and the breaker did.
 
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, AtomicU32};
 
 use tollgate_core::{BreakerState, Event, Observer};
+
+use crate::fixture::CALLERS;
 
 /// What callers measured, by limit where there are three.
 #[derive(Debug, Default)]
@@ -12,27 +13,11 @@ pub(crate) struct Measurements {
     pub(crate) granted: [AtomicU32; 3],
     pub(crate) granted_by_store: [AtomicU32; 3],
     pub(crate) decided_by_store: [AtomicU32; 3],
-    pub(crate) decided_by_policy: [AtomicU32; 3],
+    /// By caller, too.
+    pub(crate) decided_by_policy: [[AtomicU32; 3]; CALLERS],
     /// Decisions that the policy of the limit does not make.
     pub(crate) unexpected: Mutex<Vec<String>>,
-    pub(crate) longest_call: Longest,
-    /// How long a timer of the length of the deadline took at the same time, without a store.
-    pub(crate) longest_timer: Longest,
     pub(crate) stop: AtomicBool,
-}
-
-/// The longest of many durations.
-#[derive(Debug, Default)]
-pub(crate) struct Longest(AtomicU64);
-
-impl Longest {
-    pub(crate) fn record(&self, duration: Duration) {
-        self.0.fetch_max(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
-    }
-
-    pub(crate) fn get(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::Relaxed))
-    }
 }
 
 /// The changes of the breaker, in order.

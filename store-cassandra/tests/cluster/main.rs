@@ -83,7 +83,6 @@ async fn one_node_is_killed(cluster: &mut CassandraCluster) {
     load.wait_for_decisions(150).await;
     load.assert_most_succeeded_since(before);
     let results = load.stop().await;
-    results.assert_no_call_took_longer_than(CALL_TIMEOUT);
     results.assert_all_calls_are_counted(config(cluster)).await;
 }
 
@@ -98,7 +97,6 @@ async fn two_nodes_are_down(cluster: &mut CassandraCluster) {
     cluster.settled().await;
     load.wait_for_decisions(150).await;
     let results = load.stop().await;
-    results.assert_no_call_took_longer_than(CALL_TIMEOUT);
     results.assert_all_calls_are_counted(config(cluster)).await;
 }
 
@@ -114,6 +112,5 @@ async fn nodes_freeze(cluster: &CassandraCluster) {
     }
     load.wait_for_decisions(150).await;
     let results = load.stop().await;
-    results.assert_no_call_took_longer_than(CALL_TIMEOUT);
     results.assert_all_calls_are_counted(config(cluster)).await;
 }
