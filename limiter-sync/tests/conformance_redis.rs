@@ -4,6 +4,7 @@
 mod through;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use tokio::sync::OnceCell;
 use tollgate_conformance::Subject;
@@ -21,7 +22,13 @@ impl Subject for Redis {
         let connect = async || {
             let url = tollgate_testkit::redis_url().await;
             // Replays pass their own time.
-            Config::new(url).caller_clock().require_reachable().connect().await.expect("a server")
+            Config::new(url)
+                .caller_clock()
+                .call_timeout(Duration::from_secs(20))
+                .require_reachable()
+                .connect()
+                .await
+                .expect("a server")
         };
         self.store.get_or_init(connect).await.clone()
     }

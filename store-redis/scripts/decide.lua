@@ -468,7 +468,9 @@ local function repeated(record, decisions)
     return failure(record)
   elseif returns_states then
     return '\0'
-  elseif #record ~= 1 + DECISION_SIZE * decisions then
+  end
+  local states = record:byte() == STATES and unpack('<I2', record, 2)
+  if states ~= decisions and #record ~= 1 + DECISION_SIZE * decisions then
     return failure('TOLLGATE the idempotency key was used for another request')
   end
   return record

@@ -4,13 +4,13 @@ use indexmap::IndexSet;
 use tollgate_core::store::{RawDecision, Run, RunVerdict};
 use tollgate_core::{AlgorithmKind, Charge, Decision, Limit, Outcome, Source, StoreError, Time, Verdict};
 
-use crate::error;
 use crate::key::KeyNames;
 use crate::reader::Reader;
 use crate::script::{self, AlgorithmFiles};
 use crate::script_call::ScriptCall;
 use crate::stored_form::StoredForm;
 use crate::timing::Timing;
+use crate::{error, takes};
 
 /// In place of the caller's time: the server's clock decides.
 const SERVER_CLOCK: u64 = u64::MAX;
@@ -175,12 +175,21 @@ pub(crate) fn verdicts(runs: &[Run<'_>], reply: &[u8], server: &str) -> Vec<Resu
     read(&mut reader).unwrap_or_else(|| vec![Err(error::unexpected_reply(server)); runs.len()])
 }
 
-fn run_verdict(run: &Run<'_>, reader: &mut Reader<'_>, now: Time) -> Option<Result<RunVerdict, StoreError>> {
+/// Decodes a run's part of the reply, which an idempotency record is, too.
+pub(crate) fn run_verdict(
+    run: &Run<'_>,
+    reader: &mut Reader<'_>,
+    now: Time,
+) -> Option<Result<RunVerdict, StoreError>> {
     let charges = run.request().charges();
-    if reader.u8()? != 0 {
-        let message = reader.text()?;
-        let name = charges.first().map_or("", |charge| charge.limit().name());
-        return Some(Err(error::of_run(&message, name)));
+    match reader.u8()? {
+        0 => {}
+        2 => return takes::replay_record(run, reader),
+        _ => {
+            let message = reader.text()?;
+            let name = charges.first().map_or("", |charge| charge.limit().name());
+            return Some(Err(error::of_run(&message, name)));
+        }
     }
     let verdicts = (0..run.count())
         .map(|_| {

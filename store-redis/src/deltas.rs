@@ -5,8 +5,7 @@ use redis::Value;
 use tollgate_core::store::{Export, Run, Snapshot, state_indexes};
 use tollgate_core::{Action, Charge, Request, StoreError, Time};
 
-use crate::bucket::{Bucket, EXACT, arguments, instant, is_time_in_range};
-use crate::bucket_takes::has_duplicates;
+use crate::bucket::Bucket;
 use crate::decide;
 use crate::error;
 use crate::flow_value::{self, double};
@@ -17,6 +16,8 @@ use crate::script_call::ScriptCall;
 use crate::snapshot::words;
 use crate::store::Inner;
 use crate::stored_form::StoredForm;
+use crate::take::{arguments, instant, is_time_in_range};
+use crate::takes::has_duplicates;
 use crate::timing::Timing;
 use crate::topology::Place;
 
@@ -68,11 +69,11 @@ fn bucket_call(request: Request<'_>, names: &KeyNames, timing: &Timing, now: Tim
     for group in charges.chunk_by(|one, next| one.limit() == next.limit()) {
         let bucket = Bucket::of(group.first()?.limit())?;
         input.extend_from_slice(&u16::try_from(group.len()).ok()?.to_le_bytes());
-        input.extend_from_slice(&double(bucket.token));
+        input.extend_from_slice(&double(bucket.rate.token));
         bucket.write(&mut input);
         for charge in group {
             let Action::Debit { at } = charge.action() else { return None };
-            bucket.token.checked_mul(charge.cost().into()).filter(|units| *units < EXACT)?;
+            bucket.rate.units(charge.cost().into())?;
             input.extend_from_slice(&charge.cost().to_le_bytes());
             // The script limits it to its own now.
             input.extend_from_slice(&instant(at.unwrap_or(Time::MAX)));

@@ -1,6 +1,7 @@
 //! Failures of calls, and the errors that callers get.
 
 use redis::{RedisError, ServerErrorKind};
+use tollgate_core::store::Run;
 use tollgate_core::{ErrorKind, Limit, StoreError};
 
 /// Why a call has no result.
@@ -316,6 +317,12 @@ pub(crate) fn of_run(message: &str, limit: &str) -> StoreError {
         (ErrorKind::Corrupt, format!("redis holds a {FOREIGN_VALUE}"))
     };
     StoreError::new(kind, format!("limit `{limit}`: {what}: {message}"))
+}
+
+/// Creates the error for an idempotency key whose record is that of another request.
+pub(crate) fn used_for_another_request(run: &Run<'_>) -> StoreError {
+    let name = run.request().charges().first().map_or("", |charge| charge.limit().name());
+    of_run("TOLLGATE the idempotency key was used for another request", name)
 }
 
 /// Creates the error for a limit whose algorithm this crate does not implement.

@@ -81,7 +81,6 @@
 //! - `scripts/*.lua`: the scripts
 
 mod bucket;
-mod bucket_takes;
 mod config;
 mod connection;
 mod decide;
@@ -99,6 +98,8 @@ mod snapshot;
 mod stats;
 mod store;
 mod stored_form;
+mod take;
+mod takes;
 mod timing;
 mod topology;
 mod url;

@@ -5,6 +5,8 @@ use std::sync::OnceLock;
 
 use tollgate_core::AlgorithmKind;
 
+use crate::take::TakeForm;
+
 /// A script and its SHA-1 digest.
 #[derive(Debug)]
 pub(crate) struct Script {
@@ -80,6 +82,62 @@ pub(crate) fn decide(files: AlgorithmFiles) -> &'static Script {
     })
 }
 
+/// The files of the short scripts, each with the forms of takes that need it, in their order in the script.
+const TAKES: [(&str, &[TakeForm]); 8] = [
+    (include_str!("../scripts/take/flow.lua"), &[TakeForm::Flow, TakeForm::BlockingFlow]),
+    (
+        include_str!("../scripts/take/words.lua"),
+        &[
+            TakeForm::BlockingFlow,
+            TakeForm::IntervalBucket,
+            TakeForm::FixedWindow,
+            TakeForm::SlidingWindow,
+            TakeForm::SlidingCounter,
+        ],
+    ),
+    (include_str!("../scripts/take/blocking_flow.lua"), &[TakeForm::BlockingFlow]),
+    (
+        include_str!("../scripts/take/fields.lua"),
+        &[TakeForm::IntervalBucket, TakeForm::FixedWindow, TakeForm::SlidingWindow, TakeForm::SlidingCounter],
+    ),
+    (include_str!("../scripts/take/interval_bucket.lua"), &[TakeForm::IntervalBucket]),
+    (include_str!("../scripts/take/fixed_window.lua"), &[TakeForm::FixedWindow]),
+    (include_str!("../scripts/take/sliding_window.lua"), &[TakeForm::SlidingWindow]),
+    (include_str!("../scripts/take/sliding_counter.lua"), &[TakeForm::SlidingCounter]),
+];
+
+/// The files of short scripts that a call needs, one bit each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct TakeFiles(u8);
+
+impl TakeFiles {
+    pub(crate) fn add(&mut self, form: TakeForm) {
+        for (bit, (_, forms)) in TAKES.iter().enumerate() {
+            self.0 |= u8::from(forms.contains(&form)) << bit;
+        }
+    }
+
+    fn script(self, decide: &'static str) -> Script {
+        let files =
+            TAKES.iter().enumerate().filter(|(bit, _)| self.0 & 1 << bit != 0).map(|(_, (text, _))| *text);
+        let start = [include_str!("../scripts/stored_format.lua"), include_str!("../scripts/take/time.lua")];
+        let parts: Vec<_> = start.into_iter().chain(files).chain([decide]).collect();
+        Script::new(&parts)
+    }
+}
+
+/// Returns the script that decides one plain take.
+pub(crate) fn check(files: TakeFiles) -> &'static Script {
+    static SCRIPTS: [OnceLock<Script>; 256] = [const { OnceLock::new() }; 256];
+    SCRIPTS[usize::from(files.0)].get_or_init(|| files.script(include_str!("../scripts/take/check.lua")))
+}
+
+/// Returns the script that decides runs of plain takes.
+pub(crate) fn takes(files: TakeFiles) -> &'static Script {
+    static SCRIPTS: [OnceLock<Script>; 256] = [const { OnceLock::new() }; 256];
+    SCRIPTS[usize::from(files.0)].get_or_init(|| files.script(include_str!("../scripts/take/takes.lua")))
+}
+
 /// Defines scripts that always consist of the same files.
 macro_rules! scripts {
     ($($(#[$doc:meta])* $name:ident = $($file:literal),+;)*) => {$(
@@ -92,10 +150,6 @@ macro_rules! scripts {
 }
 
 scripts! {
-    /// Returns the script for a single plain take from a bucket.
-    bucket_check = "../scripts/stored_format.lua", "../scripts/bucket_check.lua";
-    /// Returns the script for plain takes from buckets.
-    bucket_takes = "../scripts/stored_format.lua", "../scripts/bucket.lua", "../scripts/bucket_takes.lua";
     /// Returns the script that applies debits to buckets and returns their states.
     bucket_debits = "../scripts/stored_format.lua", "../scripts/bucket.lua", "../scripts/bucket_debits.lua";
     /// Returns the script that reads a stored state.

@@ -1,5 +1,6 @@
 //! The [`Store`] implementation: turns requests into script calls, and replies into verdicts.
 
+use std::collections::HashSet;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +10,18 @@ use tollgate_core::store::{
     Atomicity, Capability, ClockSource, Export, IdempotencyRetention, Places, Run, RunVerdict, Store,
     apply_then_export, decide_across, decide_batch_across, decide_detached_across,
 };
-use tollgate_core::{Charge, Clock, Decision, Key, Limit, Observer, Request, StoreError, Time, Verdict};
+use tollgate_core::{
+    Charge, Clock, Decision, ErrorKind, Key, Limit, Observer, Request, StoreError, Time, Verdict,
+};
 
 use crate::eviction::Reports;
 use crate::key::KeyNames;
 use crate::server::{Connector, in_future};
 use crate::stats::{Counters, Stats};
+use crate::takes;
 use crate::timing::Timing;
 use crate::topology::{Place, Topology};
-use crate::{Config, bucket_takes, decide, deltas, error, snapshot};
+use crate::{Config, decide, deltas, error, snapshot};
 
 /// The most charges in one script call: enough to make its overhead per charge small, and few enough not to block the
 /// server for more than a millisecond or two.
@@ -107,7 +111,7 @@ impl Inner {
         results
     }
 
-    /// Decides runs in one script call.
+    /// Decides runs that fit one script call: plain takes by a short script, anything else by the general one.
     async fn decide_chunk(
         &self,
         place: Place,
@@ -115,14 +119,94 @@ impl Inner {
         now: Time,
         deadline: Instant,
     ) -> Result<Vec<Result<RunVerdict, StoreError>>, StoreError> {
-        if bucket_takes::are_plain(runs, &self.timing, now) {
-            let call = bucket_takes::call(runs, &self.names, &self.timing, now);
-            let reply = self.topology.run(place, &call, deadline).await?;
-            return Ok(bucket_takes::verdicts(runs, reply.value(), reply.server()));
+        let is_plain: Vec<_> = runs.iter().map(|run| takes::is_plain(run, &self.timing, now)).collect();
+        if is_plain.iter().all(|is_plain| *is_plain) {
+            return self.decide_plain(place, runs, now, deadline).await;
         }
+        let part =
+            |plain| runs.iter().zip(&is_plain).filter(move |(_, is)| **is == plain).map(|(run, _)| *run);
+        let (plain, others) = (part(true).collect::<Vec<_>>(), part(false).collect::<Vec<_>>());
+        if plain.is_empty() || share_a_state(&plain, &others) {
+            return self.decide_generally(place, runs, now, deadline).await;
+        }
+        let (plain, others) = tokio::join!(
+            self.decide_plain(place, &plain, now, deadline),
+            self.decide_generally(place, &others, now, deadline),
+        );
+        let (mut plain, mut others) = (Results::new(plain), Results::new(others));
+        Ok(is_plain.iter().map(|is| if *is { plain.next() } else { others.next() }).collect())
+    }
+
+    /// Decides [plain](takes::is_plain) runs in one script call, and in another one what turns out not to be plain.
+    async fn decide_plain(
+        &self,
+        place: Place,
+        runs: &[Run<'_>],
+        now: Time,
+        deadline: Instant,
+    ) -> Result<Vec<Result<RunVerdict, StoreError>>, StoreError> {
+        let (names, timing) = (&self.names, &self.timing);
+        let single = match runs {
+            [run] if run.count() == 1 => match run.request().charges() {
+                [charge] => takes::check_call(charge, run.request().idempotency_key(), names, timing, now),
+                _ => None,
+            },
+            _ => None,
+        };
+        let call = single.unwrap_or_else(|| takes::call(runs, names, timing, now));
+        let reply = self.topology.run(place, &call, deadline).await?;
+        let decided = takes::verdicts(runs, reply.value(), reply.server());
+        let undecided = runs.iter().zip(&decided).filter(|(_, decided)| decided.is_none());
+        let left: Vec<_> = undecided.map(|(run, _)| *run).collect();
+        if left.is_empty() {
+            return Ok(decided.into_iter().flatten().collect());
+        }
+        let mut left = Results::new(self.decide_generally(place, &left, now, deadline).await);
+        Ok(decided.into_iter().map(|decided| decided.unwrap_or_else(|| left.next())).collect())
+    }
+
+    /// Decides runs by the general script, in one call.
+    async fn decide_generally(
+        &self,
+        place: Place,
+        runs: &[Run<'_>],
+        now: Time,
+        deadline: Instant,
+    ) -> Result<Vec<Result<RunVerdict, StoreError>>, StoreError> {
         let call = decide::call(runs, &self.names, &self.timing, now)?;
         let reply = self.topology.run(place, &call, deadline).await?;
         Ok(decide::verdicts(runs, reply.bytes().unwrap_or_default(), reply.server()))
+    }
+}
+
+/// Returns whether a charge of some runs has the state of a charge of others, so that their order matters.
+fn share_a_state(some: &[Run<'_>], others: &[Run<'_>]) -> bool {
+    fn states<'a>(runs: &[Run<'a>]) -> HashSet<(Key<'a>, &'a str)> {
+        let charges = runs.iter().flat_map(|run| run.request().charges());
+        charges.map(|charge| (charge.key(), charge.limit().name())).collect()
+    }
+    !states(some).is_disjoint(&states(others))
+}
+
+/// The results of a call, one after the other.
+enum Results {
+    Each(std::vec::IntoIter<Result<RunVerdict, StoreError>>),
+    /// The call failed for all of its runs.
+    Failed(StoreError),
+}
+
+impl Results {
+    fn new(results: Result<Vec<Result<RunVerdict, StoreError>>, StoreError>) -> Self {
+        results.map_or_else(Self::Failed, |results| Self::Each(results.into_iter()))
+    }
+
+    fn next(&mut self) -> Result<RunVerdict, StoreError> {
+        match self {
+            Self::Each(results) => results
+                .next()
+                .unwrap_or_else(|| Err(StoreError::new(ErrorKind::Internal, "redis returned no verdict"))),
+            Self::Failed(error) => Err(error.clone()),
+        }
     }
 }
 
@@ -178,10 +262,12 @@ impl Store for RedisStore {
         let inner = &self.inner;
         // The caller's clock is not read if the server's decides.
         let now = if inner.timing.caller_clock { clock.now() } else { Time::EPOCH };
-        if let Some(call) = bucket_takes::check_call(charge, &inner.names, &inner.timing, now) {
+        if let Some(call) = takes::check_call(charge, None, &inner.names, &inner.timing, now) {
             let reply = boxed(inner.topology.run(inner.place(charge), &call, inner.deadline())).await;
             let reply = reply.map_err(|error| error::of_charge(error, charge.limit().name()))?;
-            return bucket_takes::decision(charge, reply.value(), reply.server());
+            if let Some(decision) = takes::decision(charge, reply.value(), reply.server()) {
+                return decision;
+            }
         }
         let charges = [*charge];
         boxed(decide_across(inner, Request::new(&charges), now)).await?.into_single()

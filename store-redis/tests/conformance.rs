@@ -2,6 +2,7 @@
 //! be a cluster.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use tokio::sync::OnceCell;
 use tollgate_conformance::{Subject, run};
@@ -19,7 +20,13 @@ impl Subject for Redis {
         let connect = async || {
             let url = tollgate_testkit::redis_url().await;
             // Trials replay traces with their own time.
-            Config::new(url).caller_clock().require_reachable().connect().await.expect("a reachable server")
+            Config::new(url)
+                .caller_clock()
+                .call_timeout(Duration::from_secs(20))
+                .require_reachable()
+                .connect()
+                .await
+                .expect("a reachable server")
         };
         self.store.get_or_init(connect).await.clone()
     }

@@ -1,5 +1,7 @@
 //! A subject on one real Redis.
 
+use std::time::Duration;
+
 use tokio::sync::OnceCell;
 use tollgate_conformance::Subject;
 use tollgate_store_redis::{Config, RedisStore};
@@ -16,7 +18,13 @@ impl Subject for Redis {
         let connect = async || {
             let url = tollgate_testkit::redis_url().await;
             // Replays have their own time, and states outlive it.
-            Config::new(url).caller_clock().require_reachable().connect().await.expect("a running server")
+            Config::new(url)
+                .caller_clock()
+                .call_timeout(Duration::from_secs(20))
+                .require_reachable()
+                .connect()
+                .await
+                .expect("a running server")
         };
         self.store.get_or_init(connect).await.clone()
     }

@@ -1,0 +1,226 @@
+//! Plain takes, which nearly all charges are: encodes them for `check.lua` and `takes.lua`, and derives the decisions
+//! from the states in the replies with core's function.
+
+use std::collections::HashSet;
+
+use redis::Value;
+use tollgate_core::store::{Run, RunVerdict, Snapshot, State};
+use tollgate_core::{Charge, Decision, IdempotencyKey, Limit, StoreError, Time};
+
+use crate::flow_value::{self, double};
+use crate::key::KeyNames;
+use crate::reader::Reader;
+use crate::script::{self, TakeFiles};
+use crate::script_call::ScriptCall;
+use crate::snapshot::words;
+use crate::take::{Take, arguments, is_time_in_range};
+use crate::timing::Timing;
+use crate::{decide, error};
+
+/// The result of a run, or `None` if the general script has to decide it. It has changed nothing then.
+pub(crate) type Decided<T> = Option<Result<T, StoreError>>;
+
+pub(crate) fn has_duplicates(keys: &[Vec<u8>]) -> bool {
+    let mut seen = HashSet::with_capacity(keys.len());
+    keys.len() > 1 && !keys.iter().all(|key| seen.insert(key))
+}
+
+/// Returns whether `takes.lua` can decide a run.
+pub(crate) fn is_plain(run: &Run<'_>, timing: &Timing, now: Time) -> bool {
+    let charges = run.request().charges();
+    is_time_in_range(timing, now)
+        && (run.count() == 1 || (charges.len() == 1 && run.request().idempotency_key().is_none()))
+        && charges.iter().enumerate().all(|(index, charge)| {
+            Take::of(charge, timing).is_some()
+                && !charges[..index].iter().any(|earlier| earlier.same_state(charge))
+        })
+}
+
+/// Creates the call for one charge. `None` if `check.lua` cannot decide it.
+pub(crate) fn check_call(
+    charge: &Charge<'_>,
+    idempotency_key: Option<IdempotencyKey>,
+    names: &KeyNames,
+    timing: &Timing,
+    now: Time,
+) -> Option<ScriptCall> {
+    let take = Take::of(charge, timing).filter(|_| is_time_in_range(timing, now))?;
+    let mut input = Vec::with_capacity(16 + Take::SIZE);
+    input.extend_from_slice(&double(timing.margin_millis().into()));
+    input.extend_from_slice(&double(timing.retention_millis().into()));
+    take.write(&mut input);
+    let mut files = TakeFiles::default();
+    files.add(take.form);
+    let mut keys = vec![names.state(charge)];
+    keys.extend(idempotency_key.map(|key| names.idempotency_record(charge.key(), key)));
+    Some(ScriptCall {
+        script: script::check(files),
+        keys,
+        arguments: arguments(input, timing, now),
+        repeatable: idempotency_key.is_some(),
+    })
+}
+
+/// Creates the call for runs that [are plain](is_plain).
+pub(crate) fn call(runs: &[Run<'_>], names: &KeyNames, timing: &Timing, now: Time) -> ScriptCall {
+    let charges = runs.iter().map(|run| run.request().charges().len()).sum();
+    let mut keys = Vec::with_capacity(charges);
+    let mut input = Vec::with_capacity(17 + 9 * runs.len() + Take::SIZE);
+    input.extend_from_slice(&double(timing.margin_millis().into()));
+    input.extend_from_slice(&double(timing.retention_millis().into()));
+    // Whether keys repeat; set once all keys are known.
+    input.push(0);
+    let mut files = TakeFiles::default();
+    // The last group, and the position of its number of runs.
+    let mut last: Option<(Group, usize)> = None;
+    for run in runs {
+        let (charges, key) = (run.request().charges(), run.request().idempotency_key());
+        if let (Some(key), [first, ..]) = (key, charges) {
+            keys.push(names.idempotency_record(first.key(), key));
+        }
+        keys.extend(charges.iter().map(|charge| names.state(charge)));
+        let takes: Vec<_> = charges.iter().filter_map(|charge| Take::of(charge, timing)).collect();
+        let group = Group { count: run.count(), has_record: key.is_some(), takes, runs: 1 };
+        if let Some((last, position)) = last.as_mut().filter(|(last, _)| last.takes_in(&group)) {
+            last.runs += 1;
+            input[*position..*position + 2].copy_from_slice(&last.runs.to_le_bytes());
+            continue;
+        }
+        input.extend_from_slice(&group.count.to_le_bytes());
+        input.extend_from_slice(&u16::try_from(charges.len()).unwrap_or(u16::MAX).to_le_bytes());
+        let position = input.len();
+        input.extend_from_slice(&group.runs.to_le_bytes());
+        input.push(group.has_record.into());
+        for take in &group.takes {
+            files.add(take.form);
+            take.write(&mut input);
+        }
+        last = Some((group, position));
+    }
+    input[16] = has_duplicates(&keys).into();
+    let repeatable = runs.iter().all(|run| run.request().idempotency_key().is_some());
+    ScriptCall { script: script::takes(files), keys, arguments: arguments(input, timing, now), repeatable }
+}
+
+/// Consecutive runs that differ in nothing but their keys. They are encoded once.
+struct Group {
+    count: u32,
+    has_record: bool,
+    takes: Vec<Take>,
+    runs: u16,
+}
+
+impl Group {
+    fn takes_in(&self, next: &Self) -> bool {
+        (self.count, self.has_record) == (next.count, next.has_record)
+            && self.takes == next.takes
+            && self.runs < u16::MAX
+    }
+}
+
+/// Decodes the reply of `takes.lua`, or of `check.lua` if there is one run with one charge.
+pub(crate) fn verdicts(runs: &[Run<'_>], reply: &Value, server: &str) -> Vec<Decided<RunVerdict>> {
+    let read = || {
+        let (now, mut parts) = time_and_rest(reply)?;
+        let mut decided = Vec::with_capacity(runs.len());
+        for run in runs {
+            let length = match parts.first()? {
+                Value::Int(_) | Value::Array(_) => 1,
+                _ => run.request().charges().len(),
+            };
+            let (part, rest) = parts.split_at_checked(length)?;
+            parts = rest;
+            decided.push(match part {
+                [Value::Int(_)] => None,
+                [Value::Array(record)] => Some(recorded(run, record, now, server)),
+                states => Some(replayed(run, states, now)),
+            });
+        }
+        Some(decided)
+    };
+    read().unwrap_or_else(|| vec![Some(Err(error::unexpected_reply(server))); runs.len()])
+}
+
+/// Decodes the reply of `check.lua` to a charge without an idempotency key.
+pub(crate) fn decision(charge: &Charge<'_>, reply: &Value, server: &str) -> Decided<Decision> {
+    match time_and_rest(reply) {
+        Some((_, [Value::Int(_)])) => None,
+        Some((now, [value])) => Some(state(charge.limit(), value).map(|mut state| state.apply(charge, now))),
+        _ => Some(Err(error::unexpected_reply(server))),
+    }
+}
+
+fn time_and_rest(reply: &Value) -> Option<(Time, &[Value])> {
+    let Value::Array(parts) = reply else { return None };
+    let [Value::Int(micros), Value::Int(nanos), rest @ ..] = parts.as_slice() else { return None };
+    Some((time(u64::try_from(*micros).ok()?, u64::try_from(*nanos).ok()?), rest))
+}
+
+fn time(micros: u64, nanos: u64) -> Time {
+    Time::from_nanos(micros.saturating_mul(1_000).saturating_add(nanos))
+}
+
+fn replayed(run: &Run<'_>, values: &[Value], now: Time) -> Result<RunVerdict, StoreError> {
+    let charges = run.request().charges().iter();
+    let mut states = charges
+        .zip(values)
+        .map(|(charge, value)| state(charge.limit(), value))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(RunVerdict::replay(run, &mut states, now))
+}
+
+/// Decodes the state before a take.
+fn state(limit: &Limit, value: &Value) -> Result<State, StoreError> {
+    match value {
+        Value::Nil => Ok(State::default()),
+        Value::BulkString(bytes) => stored_state(limit, bytes),
+        _ => Err(corrupt(limit)),
+    }
+}
+
+fn stored_state(limit: &Limit, value: &[u8]) -> Result<State, StoreError> {
+    // What a plain bucket needs, without an allocation.
+    if let Ok(flow) = <&[u8; flow_value::SIZE]>::try_from(value)
+        && limit.as_flow().is_some()
+    {
+        return flow_value::read(flow).map(State::from_flow).ok_or_else(|| corrupt(limit));
+    }
+    let (words, fresh_at) = words(limit, value).ok_or_else(|| corrupt(limit))?;
+    State::from_stored(limit, &Snapshot::from_parts(Snapshot::VERSION, limit.kind(), words), fresh_at)
+}
+
+fn corrupt(limit: &Limit) -> StoreError {
+    error::of_run("the value cannot be decoded", limit.name())
+}
+
+/// Decodes an idempotency record.
+fn recorded(run: &Run<'_>, record: &[Value], now: Time, server: &str) -> Result<RunVerdict, StoreError> {
+    let [Value::BulkString(record)] = record else { return Err(error::unexpected_reply(server)) };
+    let mut reader = Reader::new(record);
+    let verdict = decide::run_verdict(run, &mut reader, now).filter(|_| reader.is_empty());
+    verdict.unwrap_or_else(|| Err(error::used_for_another_request(run)))
+}
+
+/// Decodes the states of a record, and replays the request on them. `None` if it is the record of another request.
+pub(crate) fn replay_record(
+    run: &Run<'_>,
+    reader: &mut Reader<'_>,
+) -> Option<Result<RunVerdict, StoreError>> {
+    let charges = run.request().charges();
+    let count = u16::from_le_bytes(*reader.array()?);
+    let (micros, nanos) = (flow_value::whole(*reader.array()?)?, flow_value::whole(*reader.array()?)?);
+    if usize::from(count) != charges.len() {
+        return None;
+    }
+    let mut states = Vec::with_capacity(charges.len());
+    for charge in charges {
+        let length = u32::from_le_bytes(*reader.array()?);
+        let value = reader.bytes(usize::try_from(length).ok()?)?;
+        let state = if value.is_empty() { Ok(State::default()) } else { stored_state(charge.limit(), value) };
+        match state {
+            Ok(state) => states.push(state),
+            Err(error) => return Some(Err(error)),
+        }
+    }
+    Some(Ok(RunVerdict::replay(run, &mut states, time(micros, nanos))))
+}
