@@ -82,60 +82,76 @@ pub(crate) fn decide(files: AlgorithmFiles) -> &'static Script {
     })
 }
 
-/// The files of the short scripts, each with the forms of takes that need it, in their order in the script.
-const TAKES: [(&str, &[TakeForm]); 8] = [
-    (include_str!("../scripts/take/flow.lua"), &[TakeForm::Flow, TakeForm::BlockingFlow]),
-    (
-        include_str!("../scripts/take/words.lua"),
-        &[
-            TakeForm::BlockingFlow,
-            TakeForm::IntervalBucket,
-            TakeForm::FixedWindow,
-            TakeForm::SlidingWindow,
-            TakeForm::SlidingCounter,
-        ],
-    ),
-    (include_str!("../scripts/take/blocking_flow.lua"), &[TakeForm::BlockingFlow]),
-    (
-        include_str!("../scripts/take/fields.lua"),
-        &[TakeForm::IntervalBucket, TakeForm::FixedWindow, TakeForm::SlidingWindow, TakeForm::SlidingCounter],
-    ),
-    (include_str!("../scripts/take/interval_bucket.lua"), &[TakeForm::IntervalBucket]),
-    (include_str!("../scripts/take/fixed_window.lua"), &[TakeForm::FixedWindow]),
-    (include_str!("../scripts/take/sliding_window.lua"), &[TakeForm::SlidingWindow]),
-    (include_str!("../scripts/take/sliding_counter.lua"), &[TakeForm::SlidingCounter]),
-];
+/// The files that every short script starts with.
+const SHORT: [&str; 2] =
+    [include_str!("../scripts/stored_format.lua"), include_str!("../scripts/take/time.lua")];
+/// The line of a short script that is replaced by the blocks of the algorithms.
+const TAKE: &str = "@take\n";
 
-/// The files of short scripts that a call needs, one bit each.
+/// Returns the block that decides a form of takes.
+fn block(form: TakeForm) -> String {
+    const FIELDS: [&str; 2] =
+        [include_str!("../scripts/take/fields_start.lua"), include_str!("../scripts/take/fields_end.lua")];
+    let fields = |algorithm: &str| [FIELDS[0], algorithm, FIELDS[1]].concat();
+    let flow = include_str!("../scripts/take/flow.lua");
+    match form {
+        TakeForm::Flow => [include_str!("../scripts/take/flow_start.lua"), flow].concat(),
+        TakeForm::BlockingFlow => [
+            include_str!("../scripts/take/blocking_flow_start.lua"),
+            flow,
+            include_str!("../scripts/take/blocking_flow_end.lua"),
+        ]
+        .concat(),
+        TakeForm::IntervalBucket => fields(include_str!("../scripts/take/interval_bucket.lua")),
+        TakeForm::FixedWindow => fields(include_str!("../scripts/take/fixed_window.lua")),
+        TakeForm::SlidingWindow => fields(include_str!("../scripts/take/sliding_window.lua")),
+        TakeForm::SlidingCounter => fields(include_str!("../scripts/take/sliding_counter.lua")),
+    }
+}
+
+fn short(forms: TakeForms, blocks: &str, decide: &str) -> Script {
+    let mut parts = SHORT.to_vec();
+    if forms != TakeForms::of(TakeForm::Flow) {
+        parts.push(include_str!("../scripts/take/words.lua"));
+    }
+    let decide = decide.replace(TAKE, blocks);
+    parts.push(&decide);
+    Script::new(&parts)
+}
+
+/// The forms of takes in a call, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct TakeFiles(u8);
+pub(crate) struct TakeForms(u8);
 
-impl TakeFiles {
-    pub(crate) fn add(&mut self, form: TakeForm) {
-        for (bit, (_, forms)) in TAKES.iter().enumerate() {
-            self.0 |= u8::from(forms.contains(&form)) << bit;
-        }
+impl TakeForms {
+    fn of(form: TakeForm) -> Self {
+        Self(1 << (form as u8 - 1))
     }
 
-    fn script(self, decide: &'static str) -> Script {
-        let files =
-            TAKES.iter().enumerate().filter(|(bit, _)| self.0 & 1 << bit != 0).map(|(_, (text, _))| *text);
-        let start = [include_str!("../scripts/stored_format.lua"), include_str!("../scripts/take/time.lua")];
-        let parts: Vec<_> = start.into_iter().chain(files).chain([decide]).collect();
-        Script::new(&parts)
+    pub(crate) fn add(&mut self, form: TakeForm) {
+        self.0 |= Self::of(form).0;
     }
 }
 
 /// Returns the script that decides one plain take.
-pub(crate) fn check(files: TakeFiles) -> &'static Script {
-    static SCRIPTS: [OnceLock<Script>; 256] = [const { OnceLock::new() }; 256];
-    SCRIPTS[usize::from(files.0)].get_or_init(|| files.script(include_str!("../scripts/take/check.lua")))
+pub(crate) fn check(form: TakeForm) -> &'static Script {
+    static SCRIPTS: [OnceLock<Script>; TakeForm::ALL.len()] =
+        [const { OnceLock::new() }; TakeForm::ALL.len()];
+    SCRIPTS[form as usize - 1]
+        .get_or_init(|| short(TakeForms::of(form), &block(form), include_str!("../scripts/take/check.lua")))
 }
 
-/// Returns the script that decides runs of plain takes.
-pub(crate) fn takes(files: TakeFiles) -> &'static Script {
+/// Returns the script that decides runs of plain takes of these forms.
+pub(crate) fn takes(forms: TakeForms) -> &'static Script {
     static SCRIPTS: [OnceLock<Script>; 256] = [const { OnceLock::new() }; 256];
-    SCRIPTS[usize::from(files.0)].get_or_init(|| files.script(include_str!("../scripts/take/takes.lua")))
+    SCRIPTS[usize::from(forms.0)].get_or_init(|| {
+        let mut blocks = String::new();
+        for form in TakeForm::ALL.into_iter().filter(|form| forms.0 & TakeForms::of(*form).0 != 0) {
+            let branch = if blocks.is_empty() { "if" } else { "elseif" };
+            blocks += &format!("{branch} form == {} then\n{}", form as u8, block(form));
+        }
+        short(forms, &(blocks + "end\n"), include_str!("../scripts/take/takes.lua"))
+    })
 }
 
 /// Defines scripts that always consist of the same files.

@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join;
 use tokio::time::Instant;
 use tollgate_core::store::{
     Atomicity, Capability, ClockSource, Export, IdempotencyRetention, Places, Run, RunVerdict, Store,
@@ -129,10 +130,11 @@ impl Inner {
         if plain.is_empty() || share_a_state(&plain, &others) {
             return self.decide_generally(place, runs, now, deadline).await;
         }
-        let (plain, others) = tokio::join!(
+        let (plain, others) = join(
             self.decide_plain(place, &plain, now, deadline),
             self.decide_generally(place, &others, now, deadline),
-        );
+        )
+        .await;
         let (mut plain, mut others) = (Results::new(plain), Results::new(others));
         Ok(is_plain.iter().map(|is| if *is { plain.next() } else { others.next() }).collect())
     }
@@ -146,16 +148,15 @@ impl Inner {
         deadline: Instant,
     ) -> Result<Vec<Result<RunVerdict, StoreError>>, StoreError> {
         let (names, timing) = (&self.names, &self.timing);
-        let single = match runs {
-            [run] if run.count() == 1 => match run.request().charges() {
-                [charge] => takes::check_call(charge, run.request().idempotency_key(), names, timing, now),
-                _ => None,
-            },
-            _ => None,
-        };
-        let call = single.unwrap_or_else(|| takes::call(runs, names, timing, now));
+        let call = takes::request_call(runs, names, timing, now);
+        let is_single = call.is_some();
+        let call = call.unwrap_or_else(|| takes::call(runs, names, timing, now));
         let reply = self.topology.run(place, &call, deadline).await?;
-        let decided = takes::verdicts(runs, reply.value(), reply.server());
+        let (value, server) = (reply.value(), reply.server());
+        let decided = match runs {
+            [run] if is_single => vec![takes::verdict(run, value, server)],
+            _ => takes::verdicts(runs, value, server),
+        };
         let undecided = runs.iter().zip(&decided).filter(|(_, decided)| decided.is_none());
         let left: Vec<_> = undecided.map(|(run, _)| *run).collect();
         if left.is_empty() {

@@ -10,7 +10,7 @@ pub(crate) const EXACT: u64 = 1 << 51;
 /// Products below this are exact in a Lua number.
 const EXACT_PRODUCT: u64 = 1 << 53;
 
-/// What a take is from. The discriminant is the code in `scripts/take/time.lua`.
+/// What a take is from. `takes.lua` knows it by its discriminant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TakeForm {
     Flow = 1,
@@ -96,6 +96,10 @@ impl Take {
 
     pub(crate) fn write(&self, input: &mut Vec<u8>) {
         input.push(self.form as u8);
+        self.write_numbers(input);
+    }
+
+    pub(crate) fn write_numbers(&self, input: &mut Vec<u8>) {
         for number in self.numbers {
             input.extend_from_slice(&double(number));
         }

@@ -4,21 +4,24 @@
 use std::collections::HashSet;
 
 use redis::Value;
-use tollgate_core::store::{Run, RunVerdict, Snapshot, State};
+use tollgate_core::store::{Run, RunVerdict, Snapshot, State, Tat};
 use tollgate_core::{Charge, Decision, IdempotencyKey, Limit, StoreError, Time};
 
 use crate::flow_value::{self, double};
 use crate::key::KeyNames;
 use crate::reader::Reader;
-use crate::script::{self, TakeFiles};
+use crate::script::{self, TakeForms};
 use crate::script_call::ScriptCall;
 use crate::snapshot::words;
-use crate::take::{Take, arguments, is_time_in_range};
+use crate::take::{EXACT, Take, arguments, is_time_in_range};
 use crate::timing::Timing;
 use crate::{decide, error};
 
 /// The result of a run, or `None` if the general script has to decide it. It has changed nothing then.
 pub(crate) type Decided<T> = Option<Result<T, StoreError>>;
+
+/// In a reply: the general script has to decide.
+const GENERAL: i64 = -1;
 
 pub(crate) fn has_duplicates(keys: &[Vec<u8>]) -> bool {
     let mut seen = HashSet::with_capacity(keys.len());
@@ -48,17 +51,29 @@ pub(crate) fn check_call(
     let mut input = Vec::with_capacity(16 + Take::SIZE);
     input.extend_from_slice(&double(timing.margin_millis().into()));
     input.extend_from_slice(&double(timing.retention_millis().into()));
-    take.write(&mut input);
-    let mut files = TakeFiles::default();
-    files.add(take.form);
+    take.write_numbers(&mut input);
     let mut keys = vec![names.state(charge)];
     keys.extend(idempotency_key.map(|key| names.idempotency_record(charge.key(), key)));
     Some(ScriptCall {
-        script: script::check(files),
+        script: script::check(take.form),
         keys,
         arguments: arguments(input, timing, now),
         repeatable: idempotency_key.is_some(),
     })
+}
+
+/// Creates the call for one run of one charge with an idempotency key. `None` if there is more, or no such key: the
+/// reply of `check.lua` has no time then.
+pub(crate) fn request_call(
+    runs: &[Run<'_>],
+    names: &KeyNames,
+    timing: &Timing,
+    now: Time,
+) -> Option<ScriptCall> {
+    let [run] = runs else { return None };
+    let ([charge], 1) = (run.request().charges(), run.count()) else { return None };
+    let key = run.request().idempotency_key()?;
+    check_call(charge, Some(key), names, timing, now)
 }
 
 /// Creates the call for runs that [are plain](is_plain).
@@ -70,7 +85,7 @@ pub(crate) fn call(runs: &[Run<'_>], names: &KeyNames, timing: &Timing, now: Tim
     input.extend_from_slice(&double(timing.retention_millis().into()));
     // Whether keys repeat; set once all keys are known.
     input.push(0);
-    let mut files = TakeFiles::default();
+    let mut forms = TakeForms::default();
     // The last group, and the position of its number of runs.
     let mut last: Option<(Group, usize)> = None;
     for run in runs {
@@ -92,14 +107,14 @@ pub(crate) fn call(runs: &[Run<'_>], names: &KeyNames, timing: &Timing, now: Tim
         input.extend_from_slice(&group.runs.to_le_bytes());
         input.push(group.has_record.into());
         for take in &group.takes {
-            files.add(take.form);
+            forms.add(take.form);
             take.write(&mut input);
         }
         last = Some((group, position));
     }
     input[16] = has_duplicates(&keys).into();
     let repeatable = runs.iter().all(|run| run.request().idempotency_key().is_some());
-    ScriptCall { script: script::takes(files), keys, arguments: arguments(input, timing, now), repeatable }
+    ScriptCall { script: script::takes(forms), keys, arguments: arguments(input, timing, now), repeatable }
 }
 
 /// Consecutive runs that differ in nothing but their keys. They are encoded once.
@@ -118,20 +133,20 @@ impl Group {
     }
 }
 
-/// Decodes the reply of `takes.lua`, or of `check.lua` if there is one run with one charge.
+/// Decodes the reply of `takes.lua`.
 pub(crate) fn verdicts(runs: &[Run<'_>], reply: &Value, server: &str) -> Vec<Decided<RunVerdict>> {
     let read = || {
         let (now, mut parts) = time_and_rest(reply)?;
         let mut decided = Vec::with_capacity(runs.len());
         for run in runs {
             let length = match parts.first()? {
-                Value::Int(_) | Value::Array(_) => 1,
+                Value::Int(GENERAL) | Value::Array(_) => 1,
                 _ => run.request().charges().len(),
             };
             let (part, rest) = parts.split_at_checked(length)?;
             parts = rest;
             decided.push(match part {
-                [Value::Int(_)] => None,
+                [Value::Int(GENERAL)] => None,
                 [Value::Array(record)] => Some(recorded(run, record, now, server)),
                 states => Some(replayed(run, states, now)),
             });
@@ -143,11 +158,49 @@ pub(crate) fn verdicts(runs: &[Run<'_>], reply: &Value, server: &str) -> Vec<Dec
 
 /// Decodes the reply of `check.lua` to a charge without an idempotency key.
 pub(crate) fn decision(charge: &Charge<'_>, reply: &Value, server: &str) -> Decided<Decision> {
-    match time_and_rest(reply) {
-        Some((_, [Value::Int(_)])) => None,
-        Some((now, [value])) => Some(state(charge.limit(), value).map(|mut state| state.apply(charge, now))),
+    let limit = charge.limit();
+    match reply {
+        Value::Int(GENERAL) => None,
+        // The decision does not depend on the time.
+        value @ Value::Int(_) => {
+            let now = Time::from_nanos(EXACT);
+            Some(state(limit, value, now).map(|mut state| state.apply(charge, now)))
+        }
+        reply => Some(match time_and_value(reply) {
+            Some((now, value)) => stored_state(limit, value).map(|mut state| state.apply(charge, now)),
+            None => Err(error::unexpected_reply(server)),
+        }),
+    }
+}
+
+/// Decodes the reply of `check.lua` to a run of one request that has an idempotency key.
+pub(crate) fn verdict(run: &Run<'_>, reply: &Value, server: &str) -> Decided<RunVerdict> {
+    match (reply, run.request().charges()) {
+        (Value::Int(GENERAL), _) => None,
+        (Value::Array(_), _) => Some(match time_and_rest(reply) {
+            Some((now, record)) => recorded(run, record, now, server),
+            None => Err(error::unexpected_reply(server)),
+        }),
+        (reply, [charge]) => Some(match time_and_value(reply) {
+            Some((now, value)) => {
+                stored_state(charge.limit(), value).map(|state| RunVerdict::replay(run, &mut [state], now))
+            }
+            None => Err(error::unexpected_reply(server)),
+        }),
         _ => Some(Err(error::unexpected_reply(server))),
     }
+}
+
+fn time_and_value(reply: &Value) -> Option<(Time, &[u8])> {
+    let Value::BulkString(bytes) = reply else { return None };
+    let (time, value) = bytes.split_first_chunk::<16>()?;
+    Some((read_time(&mut Reader::new(time))?, value))
+}
+
+/// Reads a time in microseconds and nanoseconds.
+fn read_time(reader: &mut Reader<'_>) -> Option<Time> {
+    let (micros, nanos) = (flow_value::whole(*reader.array()?)?, flow_value::whole(*reader.array()?)?);
+    Some(time(micros, nanos))
 }
 
 fn time_and_rest(reply: &Value) -> Option<(Time, &[Value])> {
@@ -164,21 +217,31 @@ fn replayed(run: &Run<'_>, values: &[Value], now: Time) -> Result<RunVerdict, St
     let charges = run.request().charges().iter();
     let mut states = charges
         .zip(values)
-        .map(|(charge, value)| state(charge.limit(), value))
+        .map(|(charge, value)| state(charge.limit(), value, now))
         .collect::<Result<Vec<_>, _>>()?;
     Ok(RunVerdict::replay(run, &mut states, now))
 }
 
 /// Decodes the state before a take.
-fn state(limit: &Limit, value: &Value) -> Result<State, StoreError> {
+fn state(limit: &Limit, value: &Value, now: Time) -> Result<State, StoreError> {
     match value {
+        Value::Int(ahead) => {
+            // Whatever wrote the state, it means the same under the current parameters.
+            let at = Time::from_nanos(now.nanos().saturating_add(u64::try_from(*ahead).unwrap_or(0)));
+            let digest = limit.as_flow().ok_or_else(|| corrupt(limit))?.digest();
+            Ok(State::from_flow(Tat { at, overdrawn: false, digest }))
+        }
         Value::Nil => Ok(State::default()),
         Value::BulkString(bytes) => stored_state(limit, bytes),
         _ => Err(corrupt(limit)),
     }
 }
 
+/// Decodes a stored state. No bytes are a fresh one.
 fn stored_state(limit: &Limit, value: &[u8]) -> Result<State, StoreError> {
+    if value.is_empty() {
+        return Ok(State::default());
+    }
     // What a plain bucket needs, without an allocation.
     if let Ok(flow) = <&[u8; flow_value::SIZE]>::try_from(value)
         && limit.as_flow().is_some()
@@ -208,7 +271,7 @@ pub(crate) fn replay_record(
 ) -> Option<Result<RunVerdict, StoreError>> {
     let charges = run.request().charges();
     let count = u16::from_le_bytes(*reader.array()?);
-    let (micros, nanos) = (flow_value::whole(*reader.array()?)?, flow_value::whole(*reader.array()?)?);
+    let now = read_time(reader)?;
     if usize::from(count) != charges.len() {
         return None;
     }
@@ -222,5 +285,5 @@ pub(crate) fn replay_record(
             Err(error) => return Some(Err(error)),
         }
     }
-    Some(Ok(RunVerdict::replay(run, &mut states, time(micros, nanos))))
+    Some(Ok(RunVerdict::replay(run, &mut states, now)))
 }

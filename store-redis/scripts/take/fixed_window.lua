@@ -1,20 +1,19 @@
--- Takes from a fixed window (fixed_window.lua).
-
-steps[FIXED_WINDOW] = function(value, from, tries, cost, count, period, anchored)
+-- Takes from a fixed window (../fixed_window.lua). a: the count; b: the period; c: 1 if windows are anchored
+repeat
   local start, used = 0, 0
-  if anchored == 0 then
-    start = -(now % (period / 1000) * 1000 + nanos)
+  if c == 0 then
+    start = -(now % (b / 1000) * 1000 + nanos)
   end
-  if value then
-    if #value ~= from + 14 then
-      return nil
+  if state then
+    if #state ~= offset + 14 then
+      break
     end
-    local high, low, stored = unpack('>I2I6I7', value, from)
-    local at = (high - now_high) * BASE + low - now_low
-    if at > EXACT then
-      return nil
-    elseif anchored == 1 then
-      if at + period > 0 then
+    local high, low, stored = unpack('>I2I6I7', state, offset)
+    local at = (high - now_high) * 2 ^ 48 + low - now_low
+    if at > 2 ^ 52 then
+      break
+    elseif c == 1 then
+      if at + b > 0 then
         start, used = at, stored
       end
     elseif at >= start then
@@ -22,11 +21,17 @@ steps[FIXED_WINDOW] = function(value, from, tries, cost, count, period, anchored
       start, used = at > 0 and at or start, stored
     end
   end
-  local passed = fitting(count - used, tries, cost)
-  used = used + passed * cost
-  if used == 0 then
-    return 0, nil, 0
+  local room = a - used
+  passed = (room - room % cost) / cost
+  if passed < 0 then
+    passed = 0
+  elseif passed > tries then
+    passed = tries
   end
-  local high, low = words(start)
-  return passed, pack('>I2I6I7', high, low, used), start + period
-end
+  used = used + passed * cost
+  if used > 0 then
+    local sum = now_low + start
+    local low = sum % 2 ^ 48
+    fields, span = pack('>I2I6I7', now_high + (sum - low) / 2 ^ 48, low, used), start + b
+  end
+until true

@@ -1,78 +1,83 @@
--- Takes from a flow (flow.lua): token bucket, leaky buckets, GCRA, smooth bursty.
+-- Takes from a flow (../flow.lua): token bucket, leaky buckets, GCRA, smooth bursty.
 --
--- room        the capacity in units
--- parameters  the mark of the parameters
--- is_repaid   1 if a take is admitted once the debt of the preceding ones is repaid (smooth bursty)
--- period, excess   of a rate whose unit is not a nanosecond; zero otherwise
-
-takes[FLOW] = function(value, count, cost, _, room, parameters, is_repaid, period, excess)
+-- in: state, tries (the value and the count, except during a block); a: the capacity in units; b: the mark of the
+-- parameters; c: 1 if a take is admitted once the debt of the preceding ones is repaid (smooth bursty); d, e: period and
+-- excess of a rate whose unit is not a nanosecond, otherwise 0
+repeat
   local ahead, expires, is_limited = 0, 0, false
-  if value then
-    if #value ~= FLOW_SIZE then
-      return nil
+  if state then
+    if #state ~= FLOW_SIZE then
+      break
     end
     local at, mark
-    at, mark, expires = unpack('<ddd', value)
+    at, mark, expires = unpack('<ddd', state)
     ahead = (at - now) * 1000 - nanos
-    if mark ~= parameters then
+    if mark ~= b then
       if not (mark >= MARK_FIRST and mark < MARK_END) then
-        return nil
+        break
       end
       local low = mark % MARK_DIGEST
       local overdrawn = low % 2
-      ahead, is_limited = ahead + (low - overdrawn) / 2, mark - low ~= parameters and overdrawn == 0
+      ahead, is_limited = ahead + (low - overdrawn) / 2, mark - low ~= b and overdrawn == 0
     end
     if ahead < 0 then
       ahead = 0
-    elseif ahead > EXACT then
-      return nil
+    elseif ahead > 2 ^ 52 then
+      break
     end
   end
+  if e == 0 and block == 0 then
+    -- Then the decision depends on nothing else.
+    before = ahead
+  end
   -- In units from the start of the current period: the usage, and the capacity.
-  local used, full, since, difference = ahead, room, 0, nil
-  if excess > 0 then
+  local used, full, since, difference = ahead, a, 0, nil
+  if e > 0 then
     -- Returns ceil(amount * excess / per): the difference between nanoseconds and units. With the period as `per` it
     -- converts nanoseconds to units, rounding down; with the units of a period it converts them back, rounding up.
-    difference = function(amount, per)
+    difference = function(amount, excess, per)
       local rest = amount % per
       local product = rest * excess
       local over = product % per
       local result = (amount - rest) / per * excess + (product - over) / per
       return over > 0 and result + 1 or result
     end
-    since = now % (period / 1000) * 1000 + nanos
-    used = since - difference(since, period)
-    full = used + room
+    since = now % (d / 1000) * 1000 + nanos
+    used = since - difference(since, e, d)
+    full = used + a
     if ahead > 0 then
-      used = since + ahead - difference(since + ahead, period)
+      used = since + ahead - difference(since + ahead, e, d)
     end
   end
-  if is_limited and used > full then
+  local room = full - used
+  if is_limited and room < 0 then
     -- The limit has become faster, and its TAT has to be clamped.
-    return nil
+    break
   end
-  local passed = 0
-  if is_repaid == 0 then
-    passed = fitting(full - used, count, cost)
-  elseif count > 0 and used <= full then
-    passed = 1 + fitting(full - used, count - 1, cost)
-  end
-  if passed == 0 then
-    return 0
+  passed = (room - room % cost) / cost + c
+  if passed <= 0 or tries == 0 then
+    passed = 0
+    break
+  elseif passed > tries then
+    passed = tries
   end
   used = used + passed * cost
-  local whole = (difference and used + difference(used, period - excess) - since or used) + nanos
+  local whole = used + nanos
+  if difference then
+    whole = whole + difference(used, e, d - e) - since
+  end
   local rest = whole % 1000
   local at = now + (whole - rest) / 1000
-  local needed = (at - at % 1000) / 1000 + 1 + margin
-  local command, argument = 'SETRANGE', '0'
+  local needed, millis = (at - at % 1000) / 1000 + 1 + margin, (now - now % 1000) / 1000
   if caller_time then
     -- The key expires by the server's clock, whose difference to the caller's is unknown.
-    command, argument, expires = 'PSETEX', needed - now_millis, 0
-  elseif needed > expires then
+    command, argument, expires = 'PSETEX', needed - millis, 0
+  elseif needed <= expires then
     -- SETRANGE costs half as much as PSETEX. Twice the margin makes it suffice for most writes.
+    command, argument = 'SETRANGE', '0'
+  else
     expires = needed + margin
-    command, argument = 'PSETEX', expires - now_millis
+    command, argument = 'PSETEX', expires - millis
   end
-  return passed, command, argument, pack('<ddd', at, parameters + rest * 2 + (used > full and 1 or 0), expires)
-end
+  after = pack('<ddd', at, b + rest * 2 + (used > full and 1 or 0), expires)
+until true

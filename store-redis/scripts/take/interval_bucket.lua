@@ -1,38 +1,45 @@
--- Takes from a token bucket refilled by interval (interval_bucket.lua).
-
-steps[INTERVAL_BUCKET] = function(value, from, tries, cost, capacity, refill, period)
+-- Takes from a token bucket refilled by interval (../interval_bucket.lua). a: the capacity; b: what a period refills;
+-- c: the period
+repeat
   local missing, since = 0, 0
-  if value then
-    if #value ~= from + 15 then
-      return nil
+  if state then
+    if #state ~= offset + 15 then
+      break
     end
     local high, low, overdrawn
-    missing, high, low, overdrawn = unpack('>I7I2I6B', value, from)
-    since = (high - now_high) * BASE + low - now_low
-    if since > EXACT or since < -EXACT then
-      return nil
+    missing, high, low, overdrawn = unpack('>I7I2I6B', state, offset)
+    since = (high - now_high) * 2 ^ 48 + low - now_low
+    if since > 2 ^ 52 or since < -2 ^ 52 then
+      break
     end
-    if overdrawn == 0 and missing > capacity then
-      missing = capacity
+    if overdrawn == 0 and missing > a then
+      missing = a
     end
-    if since + period <= 0 then
-      local rest = -since % period
-      missing, since = missing - (-since - rest) / period * refill, -rest
+    if since + c <= 0 then
+      local rest = -since % c
+      missing, since = missing - (-since - rest) / c * b, -rest
     end
     if missing <= 0 then
       missing, since = 0, 0
     end
   end
-  local passed = fitting(capacity - missing, tries, cost)
-  missing = missing + passed * cost
-  if missing == 0 then
-    return 0, nil, 0
+  local room = a - missing
+  local fitting = (room - room % cost) / cost
+  if fitting < 0 then
+    fitting = 0
+  elseif fitting > tries then
+    fitting = tries
   end
-  local part = missing % refill
-  local span = since + ((missing - part) / refill + (part > 0 and 1 or 0)) * period
-  if span > EXACT then
-    return nil
+  missing = missing + fitting * cost
+  if missing > 0 then
+    local part = missing % b
+    span = since + ((missing - part) / b + (part > 0 and 1 or 0)) * c
+    if span > 2 ^ 52 then
+      break
+    end
+    local sum = now_low + since
+    local low = sum % 2 ^ 48
+    fields = pack('>I7I2I6B', missing, now_high + (sum - low) / 2 ^ 48, low, missing > a and 1 or 0)
   end
-  local high, low = words(since)
-  return passed, pack('>I7I2I6B', missing, high, low, missing > capacity and 1 or 0), span
-end
+  passed = fitting
+until true

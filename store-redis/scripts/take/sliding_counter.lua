@@ -1,51 +1,47 @@
--- Takes from a sliding counter (sliding_counter.lua).
-
-steps[SLIDING_COUNTER] = function(value, from, tries, cost, count, period, parts)
-  local micros = period / 1000
-  local into = now % micros
-  local periods = (now - into) / micros
+-- Takes from a sliding counter (../sliding_counter.lua). a: the count; b: the period; c: the number of sub-buckets
+repeat
+  local into = now % (b / 1000)
+  local periods = (now - into) / (b / 1000)
   into = into * 1000 + nanos
-  -- Returns how far into the period a sub-bucket starts: ceil(part * period / parts).
-  local whole, rest = (period - period % parts) / parts, period % parts
-  local function start_of(part)
-    local product = part * rest
-    local over = product % parts
-    return part * whole + (product - over) / parts + (over > 0 and 1 or 0)
-  end
-  -- The estimate may be one off.
-  local part = into / period * parts
+  -- Sub-bucket `part` starts ceil(part * period / parts) into the period. `whole` and `rest` keep products small.
+  local rest = b % c
+  local whole = (b - rest) / c
+  local part = into / b * c
   part = part - part % 1
-  if start_of(part) > into then
+  -- The estimate may be one off.
+  if part * whole + (part * rest + (-part * rest) % c) / c > into then
     part = part - 1
-  elseif start_of(part + 1) <= into then
+  elseif (part + 1) * whole + ((part + 1) * rest + (-(part + 1) * rest) % c) / c <= into then
     part = part + 1
   end
-  local current, counts, used = periods * parts + part, {}, 0
-  if value then
-    if #value < from + 19 then
-      return nil
+  local current, counts, used = periods * c + part, {}, 0
+  if state then
+    if #state < offset + 19 then
+      break
     end
-    local period_high, period_low, high, low, stored_parts, length = unpack('>I2I6I2I6I2I2', value, from)
-    if period_high * BASE + period_low ~= period or stored_parts ~= parts or #value ~= from + 19 + 7 * length then
-      return nil
+    local period_high, period_low, high, low, parts, length, at = unpack('>I2I6I2I6I2I2', state, offset)
+    local age = current - high * 2 ^ 48 - low
+    if period_high * 2 ^ 48 + period_low ~= b or parts ~= c or #state ~= at - 1 + 7 * length or age < 0 then
+      break
     end
-    local passed = current - high * BASE - low
-    if passed < 0 then
-      return nil
+    for newer = 1, age < c and age or 0 do
+      counts[newer] = 0
     end
-    local at = from + 20
-    for age = 1, passed + length < parts and passed + length or parts do
-      local number = 0
-      if age > passed then
-        number, at = unpack('>I7', value, at)
-      end
-      counts[age], used = number, used + number
+    for older = age + 1, age + length < c and age + length or c do
+      counts[older], at = unpack('>I7', state, at)
+      used = used + counts[older]
     end
   end
-  local passed = fitting(count - used, tries, cost)
-  counts[1], used = (counts[1] or 0) + passed * cost, used + passed * cost
+  local room = a - used
+  local fitting = (room - room % cost) / cost
+  if fitting < 0 then
+    fitting = 0
+  elseif fitting > tries then
+    fitting = tries
+  end
+  counts[1], used = (counts[1] or 0) + fitting * cost, used + fitting * cost
   if used == 0 then
-    return nil
+    break
   end
   local length, newest = #counts, 1
   while counts[length] == 0 do
@@ -54,15 +50,14 @@ steps[SLIDING_COUNTER] = function(value, from, tries, cost, count, period, parts
   while counts[newest] == 0 do
     newest = newest + 1
   end
-  local packed = {}
   for age = 1, length do
-    packed[age] = pack('>I7', counts[age])
+    counts[age] = pack('>I7', counts[age])
   end
-  -- The newest count leaves the window with its sub-bucket.
-  local leaving = part - (newest - 1)
-  local over = leaving % parts
-  local low, period_low = current % BASE, period % BASE
-  local fields = pack('>I2I6I2I6I2I2', (period - period_low) / BASE, period_low, (current - low) / BASE, low, parts,
-    length) .. table.concat(packed)
-  return passed, fields, (1 + (leaving - over) / parts) * period + start_of(over) - into
-end
+  -- All of it has left once the newest count has: a period after the start of its sub-bucket.
+  local leaving = part + 1 - newest
+  local over, low, period_low = leaving % c, current % 2 ^ 48, b % 2 ^ 48
+  span = (1 + (leaving - over) / c) * b + over * whole + (over * rest + (-over * rest) % c) / c - into
+  fields = pack('>I2I6I2I6I2I2', (b - period_low) / 2 ^ 48, period_low, (current - low) / 2 ^ 48, low, c, length)
+    .. table.concat(counts, '', 1, length)
+  passed = fitting
+until true

@@ -1,46 +1,51 @@
--- Takes from a sliding window (sliding_window.lua).
-
-steps[SLIDING_WINDOW] = function(value, from, tries, cost, count, period)
-  local start, previous, current = -(now % (period / 1000) * 1000 + nanos), 0, 0
-  if value then
-    if #value ~= from + 29 then
-      return nil
+-- Takes from a sliding window (../sliding_window.lua). a: the count; b: the period
+repeat
+  local start, previous, current = -(now % (b / 1000) * 1000 + nanos), 0, 0
+  if state then
+    if #state ~= offset + 29 then
+      break
     end
-    local period_high, period_low, high, low, before, latest = unpack('>I2I6I2I6I7I7', value, from)
-    local at = (high - now_high) * BASE + low - now_low
-    if at > EXACT then
-      return nil
-    elseif period_high * BASE + period_low == period and at + period > 0 then
+    local period_high, period_low, high, low, before, latest = unpack('>I2I6I2I6I7I7', state, offset)
+    local at = (high - now_high) * 2 ^ 48 + low - now_low
+    if at > 2 ^ 52 then
+      break
+    elseif period_high * 2 ^ 48 + period_low == b and at + b > 0 then
       start, previous, current = at, before, latest
     elseif at >= start then
       start, previous, current = at > 0 and at or start, before, latest
-    elseif at + period >= start then
+    elseif at + b >= start then
       -- A debt expires with its window, so no more than the limit is carried over.
-      previous = latest < count and latest or count
+      previous = latest < a and latest or a
     end
   end
   local used = current
   if previous > 0 then
-    -- The part of the previous window that the sliding window still covers.
-    local covered, whole = start < 0 and period + start or period, period
+    -- The previous window counts by the part of it that the sliding window covers.
+    local covered, period = start < 0 and b + start or b, b
     covered = covered > 0 and covered or 0
     if previous * covered >= 2 ^ 53 then
-      covered, whole = covered / 1000, whole / 1000
+      covered, period = covered / 1000, period / 1000
       if previous * covered >= 2 ^ 53 or covered % 1 > 0 then
-        return nil
+        break
       end
     end
     local weight = previous * covered
-    local rest = weight % whole
-    used = used + (weight - rest) / whole + (rest > 0 and 1 or 0)
+    local rest = weight % period
+    used = used + (weight - rest) / period + (rest > 0 and 1 or 0)
   end
-  local passed = fitting(count - used, tries, cost)
+  local room = a - used
+  passed = (room - room % cost) / cost
+  if passed < 0 then
+    passed = 0
+  elseif passed > tries then
+    passed = tries
+  end
   current = current + passed * cost
-  if previous == 0 and current == 0 then
-    return 0, nil, 0
+  if previous > 0 or current > 0 then
+    local sum, period_low = now_low + start, b % 2 ^ 48
+    local low = sum % 2 ^ 48
+    fields = pack('>I2I6I2I6I7I7', (b - period_low) / 2 ^ 48, period_low, now_high + (sum - low) / 2 ^ 48, low, previous,
+      current)
+    span = start + (current > 0 and 2 * b or b)
   end
-  local high, low = words(start)
-  local period_low = period % BASE
-  return passed, pack('>I2I6I2I6I7I7', (period - period_low) / BASE, period_low, high, low, previous, current),
-    current > 0 and start + 2 * period or start + period
-end
+until true

@@ -1,0 +1,1 @@
+local state, tries = value, count
