@@ -85,8 +85,9 @@ pub(crate) fn decide(files: AlgorithmFiles) -> &'static Script {
 /// The files that every short script starts with.
 const SHORT: [&str; 2] =
     [include_str!("../scripts/stored_format.lua"), include_str!("../scripts/take/time.lua")];
-/// The line of a short script that is replaced by the blocks of the algorithms.
+/// The lines of short scripts that are replaced: by the blocks of the algorithms, and by how a value is read.
 const TAKE: &str = "@take\n";
+const READ: &str = "@read\n";
 
 /// Returns the block that decides a form of takes.
 fn block(form: TakeForm) -> String {
@@ -106,6 +107,7 @@ fn block(form: TakeForm) -> String {
         TakeForm::FixedWindow => fields(include_str!("../scripts/take/fixed_window.lua")),
         TakeForm::SlidingWindow => fields(include_str!("../scripts/take/sliding_window.lua")),
         TakeForm::SlidingCounter => fields(include_str!("../scripts/take/sliding_counter.lua")),
+        TakeForm::SlidingLog => include_str!("../scripts/take/sliding_log.lua").to_owned(),
     }
 }
 
@@ -131,14 +133,24 @@ impl TakeForms {
     pub(crate) fn add(&mut self, form: TakeForm) {
         self.0 |= Self::of(form).0;
     }
+
+    pub(crate) fn contains(self, form: TakeForm) -> bool {
+        self.0 & Self::of(form).0 != 0
+    }
 }
 
 /// Returns the script that decides one plain take.
 pub(crate) fn check(form: TakeForm) -> &'static Script {
     static SCRIPTS: [OnceLock<Script>; TakeForm::ALL.len()] =
         [const { OnceLock::new() }; TakeForm::ALL.len()];
-    SCRIPTS[form as usize - 1]
-        .get_or_init(|| short(TakeForms::of(form), &block(form), include_str!("../scripts/take/check.lua")))
+    SCRIPTS[form as usize - 1].get_or_init(|| {
+        let read = match form {
+            TakeForm::SlidingLog => "local value = call('GETRANGE', key, 0, LOG_START)\n",
+            _ => "local value = call('GET', key)\n",
+        };
+        let check = include_str!("../scripts/take/check.lua").replace(READ, read);
+        short(TakeForms::of(form), &block(form), &check)
+    })
 }
 
 /// Returns the script that decides runs of plain takes of these forms.
@@ -146,7 +158,7 @@ pub(crate) fn takes(forms: TakeForms) -> &'static Script {
     static SCRIPTS: [OnceLock<Script>; 256] = [const { OnceLock::new() }; 256];
     SCRIPTS[usize::from(forms.0)].get_or_init(|| {
         let mut blocks = String::new();
-        for form in TakeForm::ALL.into_iter().filter(|form| forms.0 & TakeForms::of(*form).0 != 0) {
+        for form in TakeForm::ALL.into_iter().filter(|form| forms.contains(*form)) {
             let branch = if blocks.is_empty() { "if" } else { "elseif" };
             blocks += &format!("{branch} form == {} then\n{}", form as u8, block(form));
         }

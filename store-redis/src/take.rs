@@ -19,16 +19,18 @@ pub(crate) enum TakeForm {
     FixedWindow = 4,
     SlidingWindow = 5,
     SlidingCounter = 6,
+    SlidingLog = 7,
 }
 
 impl TakeForm {
-    pub(crate) const ALL: [Self; 6] = [
+    pub(crate) const ALL: [Self; 7] = [
         Self::Flow,
         Self::BlockingFlow,
         Self::IntervalBucket,
         Self::FixedWindow,
         Self::SlidingWindow,
         Self::SlidingCounter,
+        Self::SlidingLog,
     ];
 }
 
@@ -87,6 +89,11 @@ impl Take {
             AlgorithmKind::SlidingCounter if (1_000_000..EXACT / 2).contains(&period) && is_aligned => {
                 let parts = u64::from(parameters.sub_buckets);
                 (TakeForm::SlidingCounter, cost, [count, period, parts, 0, 0])
+            }
+            AlgorithmKind::SlidingLog
+                if period < EXACT && parameters.min_gap == 0 && !parameters.count_denied =>
+            {
+                (TakeForm::SlidingLog, cost, [count, period, 0, 0, 0])
             }
             _ => return None,
         };

@@ -13,7 +13,7 @@ use crate::reader::Reader;
 use crate::script::{self, TakeForms};
 use crate::script_call::ScriptCall;
 use crate::snapshot::words;
-use crate::take::{EXACT, Take, arguments, is_time_in_range};
+use crate::take::{EXACT, Take, TakeForm, arguments, is_time_in_range};
 use crate::timing::Timing;
 use crate::{decide, error};
 
@@ -83,7 +83,7 @@ pub(crate) fn call(runs: &[Run<'_>], names: &KeyNames, timing: &Timing, now: Tim
     let mut input = Vec::with_capacity(17 + 9 * runs.len() + Take::SIZE);
     input.extend_from_slice(&double(timing.margin_millis().into()));
     input.extend_from_slice(&double(timing.retention_millis().into()));
-    // Whether keys repeat; set once all keys are known.
+    // Whether to read all values at once; set once all takes are known.
     input.push(0);
     let mut forms = TakeForms::default();
     // The last group, and the position of its number of runs.
@@ -112,7 +112,8 @@ pub(crate) fn call(runs: &[Run<'_>], names: &KeyNames, timing: &Timing, now: Tim
         }
         last = Some((group, position));
     }
-    input[16] = has_duplicates(&keys).into();
+    let has_logs = forms.contains(TakeForm::SlidingLog);
+    input[16] = (!has_logs && !has_duplicates(&keys)).into();
     let repeatable = runs.iter().all(|run| run.request().idempotency_key().is_some());
     ScriptCall { script: script::takes(forms), keys, arguments: arguments(input, timing, now), repeatable }
 }

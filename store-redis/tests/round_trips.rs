@@ -267,9 +267,8 @@ async fn a_script_that_the_server_has_not_cached_costs_one_more_call_once() {
             let _ = fixture.decide(&take).await;
             assert_eq!(fixture.calls().await, ONE, "round {round}, {}", limit.name());
             let _ = fixture.decide(&debit).await;
-            // Plain takes from a bucket have a script of their own.
-            let expected = if limit.name() == "bucket" { LOADED } else { ONE };
-            assert_eq!(fixture.calls().await, expected, "round {round}, a debit from {}", limit.name());
+            // Plain takes have a script of their own.
+            assert_eq!(fixture.calls().await, LOADED, "round {round}, a debit from {}", limit.name());
         }
         // Another client uses the scripts that this one has loaded.
         let other = RedisStore::connect(&fixture.redis.url()).await.expect("a server");

@@ -15,19 +15,22 @@ local recorded = record and call('GET', record)
 if recorded then
   return { now, nanos, recorded }
 end
-local value, passed, command, argument, after = call('GET', key), nil, nil, nil, nil
-local before = value
+@read
+local before, ahead, passed, command, argument, after, more = value, nil, nil, nil, nil, nil, nil
 @take
 if not passed then
   return -1
 end
 if command then
   call(command, key, argument, after)
+  for i = 1, more and #more or 0 do
+    call(more[i][1], key, unpack_list(more[i], 2))
+  end
   if record and (passed > 0 or block > 0) then
-    call('PSETEX', record, retention, pack('<BI2ddI4', STATES, 1, now, nanos, value and #value or 0) .. (value or ''))
+    call('PSETEX', record, retention, pack('<BI2ddI4', STATES, 1, now, nanos, #(before or '')) .. (before or ''))
   end
 end
-if before == value or record then
-  return pack('<dd', now, nanos) .. (value or '')
+if ahead and not record then
+  return ahead
 end
-return before
+return pack('<dd', now, nanos) .. (before or '')

@@ -4,34 +4,34 @@
 -- parameters; c: 1 if a take is admitted once the debt of the preceding ones is repaid (smooth bursty); d, e: period and
 -- excess of a rate whose unit is not a nanosecond, otherwise 0
 repeat
-  local ahead, expires, is_limited = 0, 0, false
+  local tat, expires, is_limited = 0, 0, false
   if state then
     if #state ~= FLOW_SIZE then
       break
     end
     local at, mark
     at, mark, expires = unpack('<ddd', state)
-    ahead = (at - now) * 1000 - nanos
+    tat = (at - now) * 1000 - nanos
     if mark ~= b then
       if not (mark >= MARK_FIRST and mark < MARK_END) then
         break
       end
       local low = mark % MARK_DIGEST
       local overdrawn = low % 2
-      ahead, is_limited = ahead + (low - overdrawn) / 2, mark - low ~= b and overdrawn == 0
+      tat, is_limited = tat + (low - overdrawn) / 2, mark - low ~= b and overdrawn == 0
     end
-    if ahead < 0 then
-      ahead = 0
-    elseif ahead > 2 ^ 52 then
+    if tat < 0 then
+      tat = 0
+    elseif tat > 2 ^ 52 then
       break
     end
   end
   if e == 0 and block == 0 then
     -- Then the decision depends on nothing else.
-    before = ahead
+    ahead = tat
   end
   -- In units from the start of the current period: the usage, and the capacity.
-  local used, full, since, difference = ahead, a, 0, nil
+  local used, full, since, difference = tat, a, 0, nil
   if e > 0 then
     -- Returns ceil(amount * excess / per): the difference between nanoseconds and units. With the period as `per` it
     -- converts nanoseconds to units, rounding down; with the units of a period it converts them back, rounding up.
@@ -45,8 +45,8 @@ repeat
     since = now % (d / 1000) * 1000 + nanos
     used = since - difference(since, e, d)
     full = used + a
-    if ahead > 0 then
-      used = since + ahead - difference(since + ahead, e, d)
+    if tat > 0 then
+      used = since + tat - difference(since + tat, e, d)
     end
   end
   local room = full - used

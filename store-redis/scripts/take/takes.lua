@@ -2,8 +2,8 @@
 -- Decides runs of plain takes, in order, each all or nothing.
 --
 -- KEYS[i]  for each run the idempotency record, if it has one, and the states of its charges, in order
--- ARGV[1]  '<ddB'       the expiry margin and the retention of records in milliseconds, whether keys repeat; then for
---                       each group of runs
+-- ARGV[1]  '<ddB'       the expiry margin and the retention of records in milliseconds, whether to read all values at once
+--                       (no: keys repeat, or values are long); then for each group of runs
 --          '<I4I2I2B'   the count of a run (1 if it has several charges), its number of charges, the number of runs that
 --                       are equal except for their keys, and whether they have records; and for each charge
 --          '<Bddddddd'  the form (src/take.rs), the cost, the block time and the parameters
@@ -12,9 +12,8 @@
 --          before the run: a number or the value (nil: there was none)
 
 local keys, number, reply, size = KEYS, 0, { now, nanos }, 2
-local margin, retention, repeats, from = unpack('<ddB', input)
--- Read all states at once, unless this call changes one before it reads it again.
-local found = repeats == 0 and call('MGET', unpack_list(keys)) or {}
+local margin, retention, reads_all, from = unpack('<ddB', input)
+local found = reads_all == 1 and call('MGET', unpack_list(keys)) or {}
 while from <= #input do
   local count, charges, runs, has_record, form, cost, block, a, b, c, d, e
   count, charges, runs, has_record, from = unpack('<I4I2I2B', input, from)
@@ -28,7 +27,8 @@ while from <= #input do
     end
     if recorded then
       number, size, from = number + charges, size + 1, first_charge + charges * 57
-      reply[size] = { recorded }
+      -- The general script reports what is wrong with a record of another type.
+      reply[size] = recorded.err and -1 or { recorded }
     else
       -- What to do once all charges have passed.
       local values, states, writes, is_plain, all, changes = {}, {}, nil, true, true, false
@@ -36,33 +36,39 @@ while from <= #input do
       for i = 1, charges do
         number = number + 1
         form, cost, block, a, b, c, d, e, from = unpack('<Bddddddd', input, from)
-        -- MGET returns nothing for a key of another type; GET returns an error.
-        local value, passed, command, argument, after = found[number] or redis.pcall('GET', keys[number]), nil, nil, nil, nil
-        if type(value) == 'table' then
-          value = ''
+        local key, value = keys[number], found[number]
+        if not value then
+          -- MGET returns nothing for a key of another type; GET returns an error.
+          value = form == 7 and redis.pcall('GETRANGE', key, 0, LOG_START) or redis.pcall('GET', key)
+          if type(value) == 'table' then
+            value = 'an error'
+          end
         end
-        local before = value
+        local before, ahead, passed, command, argument, after, more = value, nil, nil, nil, nil, nil, nil
 @take
         -- A denial of one of several charges rarely changes its state. That is left to the general script.
         if not passed or (charges > 1 and passed == 0 and command) then
           is_plain = false
         elseif command then
           changes = changes or passed > 0 or block > 0
-          if charges == 1 then
-            call(command, keys[number], argument, after)
+          if charges == 1 and not more then
+            call(command, key, argument, after)
           else
-            writes = { command, keys[number], argument, after, writes }
+            writes = { key, { command, argument, after }, writes }
+            for j = 1, more and #more or 0 do
+              writes = { key, more[j], writes }
+            end
           end
         end
-        values[i], states[i], all = value, before, all and passed and passed > 0
+        values[i], states[i], all = before, ahead or before, all and passed and passed > 0
       end
       if not is_plain then
         size = size + 1
         reply[size] = -1
       else
-        while writes and all do
-          call(writes[1], writes[2], writes[3], writes[4])
-          writes = writes[5]
+        while writes and (all or charges == 1) do
+          call(writes[2][1], writes[1], unpack_list(writes[2], 2))
+          writes = writes[3]
         end
         if record and changes and (all or charges == 1) then
           local parts = { pack('<BI2dd', STATES, charges, now, nanos) }

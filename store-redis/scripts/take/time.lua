@@ -10,11 +10,13 @@
 --        count, cost  the number of equal takes, and what each costs
 --        block        the block time of the limit (0: none)
 --        a, b, c, d, e   other parameters of the limit
---        before       what the reply has for the state: the value
---   out  before       for a flow with an even rate and without a block time, the nanoseconds from now to its TAT instead
---        passed       how many pass
+--   out  passed       how many pass
 --        command, argument, after   the command that writes the changed value, with its argument before the value: PSETEX
 --                     and the time-to-live in milliseconds, or SETRANGE and the offset (nil: nothing has changed)
+--        more         further commands, each a list without the key
+--        before       the state before the takes, for the reply; the value if the block does not set it
+--        ahead        the nanoseconds from now to the TAT, which the reply has instead for a flow with an even rate and
+--                     without a block time
 --
 -- Spans are relative to now, in nanoseconds, and exact up to 2^52, which is 52 days.
 --

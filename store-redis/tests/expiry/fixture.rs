@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_core::store::Store;
-use tollgate_core::{AlgorithmKind, Charge, Limit, Request, Time, Verdict};
+use tollgate_core::{Charge, Limit, Request, Time, Verdict};
 use tollgate_store_redis::{Config, RedisStore};
 use tollgate_testkit::{Redis, Reply};
 
@@ -128,11 +128,9 @@ pub(crate) struct Margin {
 impl Margin {
     pub(crate) const NONE: Self = Self { min: Duration::ZERO, max: Duration::ZERO };
 
-    /// A bucket's time-to-live is set with twice the margin, so that later writes can keep it.
+    /// A flow's time-to-live is set with twice the margin, so that later writes can keep it.
     pub(crate) fn of(limit: &Limit, margin: Duration) -> Self {
-        let kinds = [AlgorithmKind::TokenBucket, AlgorithmKind::LeakyMeter, AlgorithmKind::Gcra];
-        let plain = kinds.contains(&limit.kind()) && limit.block_time().is_none();
-        Self { min: margin, max: if plain { margin * 2 } else { margin } }
+        Self { min: margin, max: if limit.kind().is_flow() { margin * 2 } else { margin } }
     }
 }
 

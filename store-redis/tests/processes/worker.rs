@@ -35,7 +35,7 @@ pub(crate) async fn run(url: &str, sample: Sample, process: u64) {
                 let mut records = Vec::new();
                 for call in 0..CALLS {
                     let runs = caller.runs(call);
-                    records.push(caller.call(&store, runs).await);
+                    records.extend(caller.call(&store, runs).await);
                 }
                 records
             })
@@ -58,7 +58,8 @@ struct Caller {
 }
 
 impl Caller {
-    async fn call(&mut self, store: &RedisStore, mut runs: Vec<RecordedRun>) -> Record {
+    /// Returns a record for each script call: a batch may be split between two.
+    async fn call(&mut self, store: &RedisStore, runs: Vec<RecordedRun>) -> Vec<Record> {
         // The server's clock decides, so this does not matter.
         let now = Time::EPOCH;
         let charges: Vec<Vec<Charge<'_>>> =
@@ -78,16 +79,21 @@ impl Caller {
                 verdicts.push(result.expect("verdicts").into_verdicts());
             }
         }
-        let at = verdicts[0][0].decided_at();
-        for (run, verdicts) in runs.iter_mut().zip(verdicts) {
+        let mut records: Vec<Record> = Vec::new();
+        for (mut run, verdicts) in runs.into_iter().zip(verdicts) {
+            let at = verdicts[0].decided_at();
             assert!(
                 verdicts.iter().all(|verdict| verdict.decided_at() == at),
-                "a batch is decided at one instant"
+                "a run is decided at one instant"
             );
             run.decisions = verdicts.iter().flat_map(|verdict| verdict.decisions().to_vec()).collect();
+            match records.iter_mut().find(|record| record.at == at) {
+                Some(record) => record.runs.push(run),
+                None => records.push(Record { at, runs: vec![run] }),
+            }
         }
-        self.past = Some(at);
-        Record { at, runs }
+        self.past = records.iter().map(|record| record.at).max();
+        records
     }
 
     fn runs(&mut self, call: u64) -> Vec<RecordedRun> {
