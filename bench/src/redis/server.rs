@@ -98,12 +98,13 @@ impl Server {
         self.own.as_ref().map_or(Duration::ZERO, |own| crowding::waited_by(own.0.id()))
     }
 
-    /// Removes the keys of the run. A server that was started for the run needs no cleaning.
+    /// Removes the keys of the run.
     pub async fn clean(&self) -> Result<(), Failure> {
-        if self.own.is_some() {
-            return Ok(());
-        }
         let mut connection = self.connect().await?;
+        if self.own.is_some() {
+            // Not in the background, where it would disturb what is measured next.
+            return Ok(cmd("FLUSHALL").arg("SYNC").exec_async(&mut connection).await?);
+        }
         let mut cursor = 0_u64;
         loop {
             let mut scan = cmd("SCAN");
