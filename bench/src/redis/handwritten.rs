@@ -6,9 +6,10 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ::redis::Script;
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{Client, Script};
 
+use super::server;
 use super::subject::{Failure, Place, Remote};
 use crate::keys::Walk;
 
@@ -40,7 +41,7 @@ pub struct ByHand {
 
 impl ByHand {
     pub async fn build(place: Place, handwritten: Handwritten) -> Result<Self, Failure> {
-        let connection = Client::open(place.url)?.get_multiplexed_async_connection().await?;
+        let connection = server::connect(&place.url).await?;
         Ok(Self {
             connection,
             script: Script::new(handwritten.script),

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{Client, cmd};
+use ::redis::{AsyncConnectionConfig, Client, cmd};
 
 use super::subject::{Failure, Place};
 use crate::crowding;
@@ -32,6 +32,14 @@ impl Drop for Own {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Opens a connection with a response timeout that is met on a busy machine, too. Its cost does not depend on its
+/// length.
+pub async fn connect(url: &str) -> Result<MultiplexedConnection, Failure> {
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(30)));
+    let connected = Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await;
+    connected.map_err(|error| format!("{url} cannot be reached: {error}").into())
 }
 
 impl Server {
@@ -84,8 +92,7 @@ impl Server {
     }
 
     pub async fn connect(&self) -> Result<MultiplexedConnection, Failure> {
-        let connected = Client::open(&*self.url)?.get_multiplexed_async_connection().await;
-        connected.map_err(|error| format!("{} cannot be reached: {error}", self.url).into())
+        connect(&self.url).await
     }
 
     /// Returns the URL and a namespace for the `index`th subject.
