@@ -33,6 +33,7 @@ impl Selection {
             let Some(table) = tables.iter().find(|table| *table == name) else {
                 let mut known: Vec<_> = claims.iter().map(|claim| &*claim.name).collect();
                 known.extend(tables);
+                known.sort_unstable();
                 known.dedup();
                 return Err(format!("--only: unknown name {name}; use some of: {}", known.join(", ")));
             };
