@@ -26,8 +26,9 @@ const LONGEST: &str = "longest";
 const GOAL: &str = "goal";
 const GOAL_MS: f64 = 5.0;
 
+/// The entries of a full log: the most that a limit allows.
 const ENTRIES: u32 = 100_000;
-/// Allowed checks on the full log, of which the longest counts: some may have to tidy up.
+/// The allowed checks that make the log full, of which the longest counts: some may have to tidy up.
 const CHECKS: u32 = 500;
 /// The number of calls of each other operation.
 const CALLS: u32 = 20;
@@ -108,15 +109,15 @@ impl Call {
     }
 }
 
-/// A full log and its copy.
+/// A log that is nearly full, and its copy.
 struct Log {
     limiter: Arc<Limiter<RedisStore, ManualClock>>,
     limit: Limit,
     clock: ManualClock,
-    /// The time at which the log is full.
-    full_at: tollgate::Time,
+    /// The time of the last entry.
+    last_at: tollgate::Time,
     entries: u32,
-    /// The keys of the full log.
+    /// The keys of the log.
     stored: Vec<String>,
     control: MultiplexedConnection,
     recorder: SlowLog,
@@ -132,22 +133,22 @@ impl Log {
         let store = Config::new(url).prefix(namespace).require_reachable().caller_clock().connect().await?;
         let clock = ManualClock::at(SystemClock::new().now());
         let limiter = Arc::new(Limiter::with_clock(store, clock.clone()));
-        let limit = Limit::per(entries + CHECKS, PERIOD).sliding_log().build("log")?;
+        let limit = Limit::per(entries, PERIOD).sliding_log().build("log")?;
         let hits = Hits { limiter: Arc::clone(&limiter), limit: limit.clone(), clock: clock.clone() };
-        let load = Load { keys: Arc::new(Keys::new(1, 1)), in_flight: 50, checks: entries };
-        Track::new(Arc::new(hits)).go(&load, entries).await?;
+        let load = Load { keys: Arc::new(Keys::new(1, 1)), in_flight: 50, checks: entries - CHECKS };
+        Track::new(Arc::new(hits)).go(&load, load.checks).await?;
 
         let mut control = server.connect().await?;
         let stored: Vec<String> =
             cmd("KEYS").arg(format!("*{{{}}}*", keys::name(0))).query_async(&mut control).await?;
         let recorder = SlowLog::enable(&mut control).await?;
-        let full_at = clock.now();
-        Ok(Self { limiter, limit, clock, full_at, entries, stored, control, recorder })
+        let last_at = clock.now();
+        Ok(Self { limiter, limit, clock, last_at, entries, stored, control, recorder })
     }
 
-    /// Makes the copy equal to the full log, at the time of that.
+    /// Makes the copy equal to the log, at the time of its last entry.
     async fn renew(&mut self) -> Result<(), Failure> {
-        self.clock.set(self.full_at);
+        self.clock.set(self.last_at);
         for key in &self.stored {
             let mut copy = cmd("COPY");
             copy.arg(key).arg(key.replace(&keys::name(0), COPY)).arg("REPLACE");
