@@ -7,6 +7,7 @@
 //! For all subcommands:
 //!
 //! - `report`: tables and claim lines
+//! - `selection`: which parts are measured
 //! - `keys`: the keys of a workload
 //! - `crowding`: whether other programs disturbed a measurement
 //! - `measure`: threads, rounds, and which round counts
@@ -39,6 +40,7 @@ mod peers;
 mod redis;
 mod report;
 mod resilience;
+mod selection;
 mod subject;
 mod sync;
 mod tollgate;
@@ -50,8 +52,8 @@ use measure::Plan;
 
 const USAGE: &str = "\
 usage: tollgate-bench memory [--rounds N] [--quick]
-       tollgate-bench redis [--rounds N] [--quick] [--server URL]
-       tollgate-bench resilience [--rounds N] [--quick]
+       tollgate-bench redis [--rounds N] [--quick] [--only NAME]... [--server URL]
+       tollgate-bench resilience [--rounds N] [--quick] [--only NAME]...
        tollgate-bench cassandra [--rounds N] [--quick] [URL]
        tollgate-bench sync [--rounds N] [--quick] [--cassandra]
 
@@ -67,14 +69,15 @@ usage: tollgate-bench memory [--rounds N] [--quick]
                 Redis; measures sync rounds, and the overshoot of ten nodes under overload
   --rounds N    rounds per workload; default: 7, and 3 with --quick
   --quick       a short run to see that everything works; its figures are imprecise
+  --only NAME   measures only what the claim lines with this name compare, or the table with this name
   --server URL  uses the Redis server at URL, which should be idle, instead of starting one; all keys
                 contain `tollgate-bench-` and are removed at the end
   --cassandra   also measures sync rounds with a Cassandra node, which is started for the run";
 
 enum Command {
     Memory(Plan),
-    Redis(Plan, Option<String>),
-    Resilience(Plan),
+    Redis { plan: Plan, server: Option<String>, only: Vec<String> },
+    Resilience { plan: Plan, only: Vec<String> },
     Sync { plan: Plan, cassandra: bool },
     Cassandra(Plan, Option<String>),
     Contender { url: String, key: String, cold: bool, span: Duration },
@@ -87,8 +90,8 @@ fn main() -> ExitCode {
     };
     let done = match command {
         Command::Memory(plan) => memory::run(plan),
-        Command::Redis(plan, server) => redis::run(plan, server),
-        Command::Resilience(plan) => resilience::run(plan),
+        Command::Redis { plan, server, only } => redis::run(plan, server, &only),
+        Command::Resilience { plan, only } => resilience::run(plan, &only),
         Command::Sync { plan, cassandra } => sync::run(plan, cassandra),
         Command::Cassandra(plan, server) => cassandra::run(plan, server),
         Command::Contender { url, key, cold, span } => cassandra::contention::contend(&url, &key, cold, span),
@@ -111,12 +114,13 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
         let span = Duration::from_millis(arguments.next()?.parse().ok()?);
         return Some(Command::Contender { url, key, cold, span });
     }
-    let (mut rounds, mut quick, mut cassandra, mut server) = (None, false, false, None);
+    let (mut rounds, mut quick, mut cassandra, mut server, mut only) = (None, false, false, None, Vec::new());
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             "--rounds" => rounds = Some(arguments.next()?.parse().ok().filter(|&n| n > 0)?),
             "--quick" => quick = true,
             "--cassandra" if subcommand == "sync" => cassandra = true,
+            "--only" if ["redis", "resilience"].contains(&&*subcommand) => only.push(arguments.next()?),
             "--server" if subcommand == "redis" => server = Some(arguments.next()?),
             url if subcommand == "cassandra" && url.starts_with("cassandra://") => server = Some(argument),
             _ => return None,
@@ -125,8 +129,8 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
     let plan = Plan { rounds: rounds.unwrap_or(if quick { 3 } else { 7 }), quick };
     match subcommand.as_str() {
         "memory" => Some(Command::Memory(plan)),
-        "redis" => Some(Command::Redis(plan, server)),
-        "resilience" => Some(Command::Resilience(plan)),
+        "redis" => Some(Command::Redis { plan, server, only }),
+        "resilience" => Some(Command::Resilience { plan, only }),
         "sync" => Some(Command::Sync { plan, cassandra }),
         "cassandra" => Some(Command::Cassandra(plan, server)),
         _ => None,

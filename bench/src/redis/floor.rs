@@ -3,9 +3,10 @@
 //! One call of a script that reads the server's time, reads a key and writes it back with a time to live. It decides
 //! nothing. The cost of a limiter is reported as a multiple of it.
 
+use ::redis::Script;
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{Client, Script};
 
+use super::server;
 use super::subject::{Contestant, Failure, Place, QUOTA, Remote, runner};
 use crate::keys::Walk;
 
@@ -31,7 +32,7 @@ struct Floor {
 }
 
 async fn build(place: Place) -> Result<Floor, Failure> {
-    let connection = Client::open(place.url)?.get_multiplexed_async_connection().await?;
+    let connection = server::connect(&place.url).await?;
     let ttl_ms = QUOTA.period.as_secs() * 1_000;
     Ok(Floor { connection, script: Script::new(SCRIPT), namespace: place.namespace, ttl_ms })
 }

@@ -7,12 +7,16 @@
 //!
 //! - `server`: the Redis server under measurement
 //! - `workload`: workloads; `race`: the subjects side by side on them
+//! - `algorithms`: every algorithm beside a hand-written script; `long_log`: how long a call holds the server
 //! - `load`: calls in flight, rounds, and which round counts; `usage`: CPU times
 //! - `subject`: what is measured
-//! - `tollgate`, `floor`, `peers`: the subjects
+//! - `tollgate`, `floor`, `handwritten`, `peers`: the subjects
 
+mod algorithms;
 pub mod floor;
+mod handwritten;
 pub mod load;
+mod long_log;
 #[cfg(feature = "peers")]
 mod peers;
 pub mod race;
@@ -24,6 +28,7 @@ pub mod workload;
 
 use crate::measure::Plan;
 use crate::report::{Claim, Findings, Kind};
+use crate::selection::Selection;
 use load::Lap;
 use server::Server;
 use subject::{Contestant, Failure};
@@ -49,16 +54,25 @@ const WORKLOADS: [Workload; 3] = [
 
 /// Measures everything and prints it. Fails if a check of a Tollgate subject fails or is denied.
 ///
-/// Uses the server at the URL, or starts one.
-pub fn run(plan: Plan, server: Option<String>) -> Result<(), String> {
-    race::block_on(measure(plan, server)).map_err(|error| error.to_string())
+/// Uses the server at the URL, or starts one. `only` are the names of claims or tables, if not all are wanted.
+pub fn run(plan: Plan, server: Option<String>, only: &[String]) -> Result<(), String> {
+    let mut tables = WORKLOADS.map(|workload| workload.name).to_vec();
+    tables.extend([algorithms::TABLE, long_log::TABLE]);
+    let selection = Selection::of(only, &claims(), &tables)?;
+    race::block_on(measure(plan, server, &selection)).map_err(|error| error.to_string())
 }
 
-async fn measure(plan: Plan, server: Option<String>) -> Result<(), Failure> {
+async fn measure(plan: Plan, server: Option<String>, selection: &Selection) -> Result<(), Failure> {
     let server = Server::open(server).await?;
     let contestants = contestants();
     let mut findings = Findings::default();
-    let measured = race::measure(plan, &server, &WORKLOADS, &contestants, &mut findings).await;
+    let measured = async {
+        race::measure(plan, &server, &WORKLOADS, &contestants, selection, &mut findings).await?;
+        server.clean().await?;
+        algorithms::measure(plan, &server, selection, &mut findings).await?;
+        long_log::measure(plan, &server, selection, &mut findings).await
+    };
+    let measured = measured.await;
     server.clean().await?;
     measured?;
 
@@ -67,7 +81,9 @@ async fn measure(plan: Plan, server: Option<String>) -> Result<(), Failure> {
          scripts; best of {} rounds",
         plan.rounds
     );
-    race::print(&findings, &WORKLOADS, &contestants);
+    race::print(&findings, &WORKLOADS, &contestants, selection);
+    algorithms::print(&findings, selection);
+    long_log::print(&findings, selection);
     findings.conclude(&claims());
     Ok(())
 }
@@ -103,5 +119,11 @@ fn claims() -> Vec<Claim> {
     claims.push(variation("connect-checks-50", "bare", tollgate::CONNECT, tollgate::BARE, CHECKS_50));
     claims.push(variation("five-charges", "one-charge", tollgate::FIVE, tollgate::BARE, CHECKS_50));
     claims.push(variation("batch-64", "one-check", tollgate::BATCH, tollgate::BARE, SCRIPT_ALONE));
+    claims.push(Claim {
+        kind: Kind::Ratio,
+        ..variation("exactly-once-50", "plain", tollgate::EXACTLY_ONCE, tollgate::BARE, CHECKS_50)
+    });
+    claims.extend(algorithms::claims());
+    claims.push(long_log::claim());
     claims
 }

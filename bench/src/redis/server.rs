@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
-use ::redis::{Client, cmd};
+use ::redis::{AsyncConnectionConfig, Client, cmd};
 
 use super::subject::{Failure, Place};
 use crate::crowding;
@@ -32,6 +32,14 @@ impl Drop for Own {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Opens a connection with a response timeout that is met on a busy machine, too. Its cost does not depend on its
+/// length.
+pub async fn connect(url: &str) -> Result<MultiplexedConnection, Failure> {
+    let config = AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(30)));
+    let connected = Client::open(url)?.get_multiplexed_async_connection_with_config(&config).await;
+    connected.map_err(|error| format!("{url} cannot be reached: {error}").into())
 }
 
 impl Server {
@@ -84,8 +92,7 @@ impl Server {
     }
 
     pub async fn connect(&self) -> Result<MultiplexedConnection, Failure> {
-        let connected = Client::open(&*self.url)?.get_multiplexed_async_connection().await;
-        connected.map_err(|error| format!("{} cannot be reached: {error}", self.url).into())
+        connect(&self.url).await
     }
 
     /// Returns the URL and a namespace for the `index`th subject.
@@ -98,12 +105,13 @@ impl Server {
         self.own.as_ref().map_or(Duration::ZERO, |own| crowding::waited_by(own.0.id()))
     }
 
-    /// Removes the keys of the run. A server that was started for the run needs no cleaning.
+    /// Removes the keys of the run.
     pub async fn clean(&self) -> Result<(), Failure> {
-        if self.own.is_some() {
-            return Ok(());
-        }
         let mut connection = self.connect().await?;
+        if self.own.is_some() {
+            // Not in the background, where it would disturb what is measured next.
+            return Ok(cmd("FLUSHALL").arg("SYNC").exec_async(&mut connection).await?);
+        }
         let mut cursor = 0_u64;
         loop {
             let mut scan = cmd("SCAN");

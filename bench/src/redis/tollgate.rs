@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use tollgate::store::{Run, Store};
 use tollgate::{
-    AlgorithmKind, AnyStore, Charge, LeaseId, Limit, LimitBuilder, Limiter, Request, Source, SystemClock,
+    AlgorithmKind, AnyStore, Charge, Decision, LeaseId, Limit, LimitBuilder, Limiter, Request, Source,
+    SystemClock,
 };
 use tollgate_store_redis::{Config, RedisStore};
 
@@ -22,17 +23,19 @@ const VERDICT: &str = "tollgate 1 charge";
 pub const FIVE: &str = "tollgate 5 charges";
 /// 64 independent checks in one call.
 pub const BATCH: &str = "tollgate batch of 64";
+/// A check with an idempotency key.
+pub const EXACTLY_ONCE: &str = "tollgate exactly once";
 
 pub fn all() -> Vec<Contestant> {
     let ours = |name, build, workloads| Contestant { name, build, peer: false, workloads };
     let mut all = vec![
         bare(BARE, &[CHECKS_50, CHECKS_500, ALONE]),
-        ours(CONNECT, |place| runner(Check::by_url(place)), &[CHECKS_50]),
+        ours(CONNECT, |place| runner(Check::by_url(place, bucket())), &[CHECKS_50]),
         ours(VERDICT, |place| runner(Charges::<1>::build(place, bucket)), &[CHECKS_50, ALONE]),
         ours(FIVE, |place| runner(Charges::<5>::build(place, bucket)), &[CHECKS_50, ALONE]),
         ours(BATCH, |place| runner(Batch::build(place)), &[ALONE]),
         ours(
-            "tollgate exactly once",
+            EXACTLY_ONCE,
             |place| runner(async { Check::through(place, |redis| redis).await.map(Check::exactly_once) }),
             &[CHECKS_50, ALONE],
         ),
@@ -68,7 +71,8 @@ pub fn bare(name: &'static str, workloads: &'static [&'static str]) -> Contestan
     Contestant { name, build: |place| runner(Check::through(place, |redis| redis)), peer: false, workloads }
 }
 
-fn bucket() -> LimitBuilder {
+/// Returns the limit of all subjects but those of other algorithms.
+pub fn bucket() -> LimitBuilder {
     Limit::per(QUOTA.count, QUOTA.period)
 }
 
@@ -77,17 +81,26 @@ pub async fn connect(place: &Place) -> Result<RedisStore, Failure> {
     Ok(config.connect().await?)
 }
 
-/// A check with one charge.
+async fn reachable(url: &str) -> Result<RedisStore, Failure> {
+    Ok(Config::new(url).require_reachable().connect().await?)
+}
+
+/// A check with one charge. The name of the limit contains the namespace, because `tollgate::connect` has no prefix of
+/// its own; so the names of keys are equally long on all stores.
 pub struct Check<S> {
     limiter: Limiter<S>,
     limit: Limit,
 }
 
 impl<S: Store> Check<S> {
+    pub fn new(limiter: Limiter<S>, limit: Limit) -> Self {
+        Self { limiter, limit }
+    }
+
     /// Checks through the wrapper that `wrapped` puts around the store, if any.
     pub async fn through(place: Place, wrapped: fn(RedisStore) -> S) -> Result<Self, Failure> {
-        let limiter = Limiter::new(wrapped(connect(&place).await?));
-        Ok(Self { limiter, limit: bucket().build("api")? })
+        let limiter = Limiter::new(wrapped(reachable(&place.url).await?));
+        Ok(Self { limiter, limit: bucket().build(&place.namespace)? })
     }
 
     fn exactly_once(self) -> Self {
@@ -95,11 +108,18 @@ impl<S: Store> Check<S> {
     }
 }
 
+impl Check<RedisStore> {
+    /// Checks a limit on the bare store.
+    pub async fn on_store(place: Place, limit: LimitBuilder) -> Result<Self, Failure> {
+        let limiter = Limiter::new(reachable(&place.url).await?);
+        Ok(Self { limiter, limit: limit.build(&place.namespace)? })
+    }
+}
+
 impl Check<AnyStore> {
-    async fn by_url(place: Place) -> Result<Self, Failure> {
+    pub async fn by_url(place: Place, limit: LimitBuilder) -> Result<Self, Failure> {
         let limiter = tollgate::connect(&place.url).await?;
-        // `connect` has no prefix of its own, so the name of the limit contains the namespace.
-        Ok(Self { limiter, limit: bucket().build(&place.namespace)? })
+        Ok(Self { limiter, limit: limit.build(&place.namespace)? })
     }
 }
 
@@ -109,13 +129,16 @@ impl<S: Store + 'static> Remote for Check<S> {
         if self.limit.kind() == AlgorithmKind::Concurrency {
             charge = charge.with_lease(LeaseId::unique());
         }
-        let decision = self.limiter.charge(charge).await?;
-        // All fields are computed, as the peers compute theirs.
-        let fields = (decision.remaining(), decision.retry_after(), decision.reset_after());
-        std::hint::black_box(fields);
-        // A wrapper's decision without a call to the store does not count as a check of this store.
-        Ok(decision.is_allowed() && decision.source() == Source::Store)
+        Ok(is_admitted(&self.limiter.charge(charge).await?))
     }
+}
+
+/// Returns whether the store allowed a check. Computes all fields, as the peers compute theirs.
+pub fn is_admitted(decision: &Decision) -> bool {
+    let fields = (decision.remaining(), decision.retry_after(), decision.reset_after());
+    std::hint::black_box(fields);
+    // A wrapper's decision without a call to the store does not count as a check of this store.
+    decision.is_allowed() && decision.source() == Source::Store
 }
 
 /// One verdict on `N` limits of one entity.

@@ -12,6 +12,7 @@ use crate::columns::{self, Column};
 use crate::measure::Plan;
 use crate::redis::subject::Failure;
 use crate::report::Findings;
+use crate::selection::Selection;
 use crate::subject::Subject;
 use crate::tollgate::async_on;
 
@@ -20,6 +21,9 @@ pub const GUARDED: &str = "guarded memory";
 /// The guard records what the fallback store grants, to reconcile it with the dead store later.
 const RECONCILED: &str = "dead store, reconciled";
 const ROWS: [&str; 4] = [MEMORY, GUARDED, dead::NAME, RECONCILED];
+
+/// The name of the table.
+pub const TABLE: &str = "in-process";
 
 pub const HOT: &str = "hot";
 const COLUMNS: [Column; 2] =
@@ -52,6 +56,11 @@ fn long_limit() -> Result<Limit, LimitError> {
 fn dead(runtime: &Handle, limit: Limit, keys: usize) -> Result<Box<dyn Subject>, Failure> {
     let limiter = runtime.block_on(dead::limiter(&limit, keys))?;
     Ok(Box::new(Dead { limiter, limit, runtime: runtime.clone() }))
+}
+
+/// Returns whether a figure of the table is selected.
+pub fn is_selected(selection: &Selection) -> bool {
+    ROWS.iter().any(|row| selection.includes(TABLE, row, COLUMNS.map(|column| column.name)))
 }
 
 pub fn measure(plan: Plan, findings: &mut Findings) -> Result<(), Failure> {

@@ -7,6 +7,7 @@ use crate::redis::subject::{Contestant, Failure};
 use crate::redis::tollgate::bare;
 use crate::redis::workload::{CHECKS_50, MANY_KEYS_50, Workload};
 use crate::report::{Finding, Findings};
+use crate::selection::Selection;
 
 pub const CENTRAL: &str = "central";
 /// Nanoseconds per check, to compare with a local decision.
@@ -19,7 +20,8 @@ fn contestants() -> [Contestant; 1] {
 }
 
 pub async fn measure(plan: Plan, server: &Server, findings: &mut Findings) -> Result<(), Failure> {
-    race::measure(plan, server, &WORKLOADS, &contestants(), findings).await?;
+    let everything = Selection::default();
+    race::measure(plan, server, &WORKLOADS, &contestants(), &everything, findings).await?;
     let microseconds = findings.figure(CENTRAL, CHECKS_50).unwrap_or(f64::NAN);
     let figure = Finding::Figure { value: 1e3 * microseconds, crowded: false };
     findings.record(CENTRAL, NANOSECONDS.to_owned(), figure);
@@ -27,5 +29,5 @@ pub async fn measure(plan: Plan, server: &Server, findings: &mut Findings) -> Re
 }
 
 pub fn print(findings: &Findings) {
-    race::print(findings, &WORKLOADS, &contestants());
+    race::print(findings, &WORKLOADS, &contestants(), &Selection::default());
 }
