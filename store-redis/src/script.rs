@@ -108,6 +108,7 @@ fn block(form: TakeForm) -> String {
         TakeForm::SlidingWindow => fields(include_str!("../scripts/take/sliding_window.lua")),
         TakeForm::SlidingCounter => fields(include_str!("../scripts/take/sliding_counter.lua")),
         TakeForm::SlidingLog => include_str!("../scripts/take/sliding_log.lua").to_owned(),
+        TakeForm::Lease => include_str!("../scripts/take/leases.lua").to_owned(),
     }
 }
 
@@ -146,6 +147,7 @@ pub(crate) fn check(form: TakeForm) -> &'static Script {
     SCRIPTS[form as usize - 1].get_or_init(|| {
         let read = match form {
             TakeForm::SlidingLog => "local value = call('GETRANGE', key, 0, LOG_START)\n",
+            TakeForm::Lease => "local value, lease = call('ZRANGE', key, 0, 7), input:sub(73)\n",
             _ => "local value = call('GET', key)\n",
         };
         let check = include_str!("../scripts/take/check.lua").replace(READ, read);

@@ -120,6 +120,13 @@ impl Inner {
         now: Time,
         deadline: Instant,
     ) -> Result<Vec<Result<RunVerdict, StoreError>>, StoreError> {
+        if let ([run], Some(call)) = (runs, takes::request_call(runs, &self.names, &self.timing, now)) {
+            let reply = self.topology.run(place, &call, deadline).await?;
+            return match takes::verdict(run, reply.value(), reply.server()) {
+                Some(verdict) => Ok(vec![verdict]),
+                None => self.decide_generally(place, runs, now, deadline).await,
+            };
+        }
         let is_plain: Vec<_> = runs.iter().map(|run| takes::is_plain(run, &self.timing, now)).collect();
         if is_plain.iter().all(|is_plain| *is_plain) {
             return self.decide_plain(place, runs, now, deadline).await;
@@ -147,16 +154,9 @@ impl Inner {
         now: Time,
         deadline: Instant,
     ) -> Result<Vec<Result<RunVerdict, StoreError>>, StoreError> {
-        let (names, timing) = (&self.names, &self.timing);
-        let call = takes::request_call(runs, names, timing, now);
-        let is_single = call.is_some();
-        let call = call.unwrap_or_else(|| takes::call(runs, names, timing, now));
+        let call = takes::call(runs, &self.names, &self.timing, now);
         let reply = self.topology.run(place, &call, deadline).await?;
-        let (value, server) = (reply.value(), reply.server());
-        let decided = match runs {
-            [run] if is_single => vec![takes::verdict(run, value, server)],
-            _ => takes::verdicts(runs, value, server),
-        };
+        let decided = takes::verdicts(runs, reply.value(), reply.server());
         let undecided = runs.iter().zip(&decided).filter(|(_, decided)| decided.is_none());
         let left: Vec<_> = undecided.map(|(run, _)| *run).collect();
         if left.is_empty() {

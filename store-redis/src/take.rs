@@ -1,6 +1,6 @@
 //! Plain takes that the short scripts decide: which file in `scripts/take` decides a take, and its numbers.
 
-use tollgate_core::{AlgorithmKind, Charge, Time};
+use tollgate_core::{Action, AlgorithmKind, Charge, LeaseId, Time};
 
 use crate::flow_value::{double, parameters_mark};
 use crate::timing::Timing;
@@ -20,10 +20,12 @@ pub(crate) enum TakeForm {
     SlidingWindow = 5,
     SlidingCounter = 6,
     SlidingLog = 7,
+    /// Decided by `check.lua` only.
+    Lease = 8,
 }
 
 impl TakeForm {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Flow,
         Self::BlockingFlow,
         Self::IntervalBucket,
@@ -31,6 +33,7 @@ impl TakeForm {
         Self::SlidingWindow,
         Self::SlidingCounter,
         Self::SlidingLog,
+        Self::Lease,
     ];
 }
 
@@ -99,6 +102,25 @@ impl Take {
         };
         let [a, b, c, d, e] = numbers;
         Some(Self { form, numbers: [cost, block, a, b, c, d, e] })
+    }
+
+    /// Returns what a charge does with a lease. `None` if `check.lua` cannot decide it.
+    pub(crate) fn of_lease(charge: &Charge<'_>) -> Option<Self> {
+        let (parameters, action) = (charge.limit().parameters(), charge.action());
+        let is_supported = match action {
+            Action::Take { .. } => action.is_plain_take() && (1..=parameters.count).contains(&charge.cost()),
+            Action::Renew | Action::Release => true,
+            _ => false,
+        };
+        let fits = parameters.kind == AlgorithmKind::Concurrency
+            && parameters.block == 0
+            && parameters.lease < EXACT
+            && charge.lease() != LeaseId::ANONYMOUS;
+        (is_supported && fits).then(|| {
+            let (cost, count) = (charge.cost().into(), parameters.count.into());
+            let numbers = [cost, 0, count, parameters.lease, action.code().into(), 0, 0];
+            Self { form: TakeForm::Lease, numbers }
+        })
     }
 
     pub(crate) fn write(&self, input: &mut Vec<u8>) {

@@ -47,11 +47,15 @@ pub(crate) fn check_call(
     timing: &Timing,
     now: Time,
 ) -> Option<ScriptCall> {
-    let take = Take::of(charge, timing).filter(|_| is_time_in_range(timing, now))?;
+    let take = Take::of(charge, timing).or_else(|| Take::of_lease(charge));
+    let take = take.filter(|_| is_time_in_range(timing, now))?;
     let mut input = Vec::with_capacity(16 + Take::SIZE);
     input.extend_from_slice(&double(timing.margin_millis().into()));
     input.extend_from_slice(&double(timing.retention_millis().into()));
     take.write_numbers(&mut input);
+    if take.form == TakeForm::Lease {
+        input.extend_from_slice(&charge.lease().get().to_be_bytes());
+    }
     let mut keys = vec![names.state(charge)];
     keys.extend(idempotency_key.map(|key| names.idempotency_record(charge.key(), key)));
     Some(ScriptCall {

@@ -4,7 +4,7 @@
 -- KEYS[1]  the state
 -- KEYS[2]  the idempotency record, if the request has an idempotency key
 -- ARGV[1]  '<ddddddddd'  the expiry margin and the retention of the record in milliseconds, the cost, the block time and
---                        the parameters
+--                        the parameters; then the id of a lease, if it is about one
 -- reply    a list of the time in microseconds and nanoseconds and the record, if there is one; -1 if the general script
 --          has to decide, in which case nothing has changed; otherwise the state before the take: a number if it is one
 --          and there is no idempotency key, or '<dd' the time in microseconds and nanoseconds and the value
@@ -23,12 +23,13 @@ if not passed then
 end
 if command then
   call(command, key, argument, after)
-  for i = 1, more and #more or 0 do
-    call(more[i][1], key, unpack_list(more[i], 2))
-  end
-  if record and (passed > 0 or block > 0) then
-    call('PSETEX', record, retention, pack('<BI2ddI4', STATES, 1, now, nanos, #(before or '')) .. (before or ''))
-  end
+end
+for i = 1, more and #more or 0 do
+  call(more[i][1], key, unpack_list(more[i], 2))
+end
+if record and (command or more) and (passed > 0 or block > 0) then
+  before = before or ''
+  call('PSETEX', record, retention, pack('<BI2ddI4', STATES, 1, now, nanos, #before) .. before)
 end
 if ahead and not record then
   return ahead
