@@ -34,6 +34,8 @@ mod ids;
 mod key;
 mod limit;
 mod limiter;
+#[cfg(test)]
+mod long_states;
 mod rate;
 mod settle;
 mod state;

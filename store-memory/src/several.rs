@@ -19,13 +19,12 @@ impl MemoryStore {
         let mut states: SmallVec<[State; 4]> =
             locked.states.iter().map(|locked| locked.before.clone()).collect();
         let verdict = settle(charges, &indexes, &mut states, now);
+        // States that have not changed are written, too: comparing them would take longer, if one is a long log.
         for (index, state) in states.into_iter().enumerate() {
-            if state != locked.states[index].before {
-                // The last charge of several on one state tells what is left of it.
-                let last = indexes.iter().rposition(|state| *state == index).unwrap_or(index);
-                let usage = Usage::of(&verdict.decisions()[last]);
-                self.write(&mut locked, index, Entry { state, usage }, now);
-            }
+            // The last charge of several on one state tells what is left of it.
+            let last = indexes.iter().rposition(|state| *state == index).unwrap_or(index);
+            let usage = Usage::of(&verdict.decisions()[last]);
+            self.write(&mut locked, index, Entry { state, usage }, now);
         }
         verdict
     }

@@ -4,7 +4,7 @@
 //! - `flow`: the algorithms whose whole state is one theoretical arrival time ([`Flow`]).
 //! - `interval_bucket`, `fixed_window`, `sliding_log`, `sliding_counter`, `sliding_window`, `smooth_warming_up`,
 //!   `concurrency`: the algorithms with a state of their own; each implements [`Decide`].
-//! - `balance`: arithmetic that they share.
+//! - `balance`: arithmetic that they share; `sum_tree`: a sorted sequence with sums, for states of many entries.
 //!
 //! The validation of parameters is in the limit's builder.
 
@@ -18,6 +18,7 @@ mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
 mod smooth_warming_up;
+mod sum_tree;
 
 use alloc::vec::Vec;
 
@@ -31,6 +32,8 @@ pub(crate) use sliding_counter::SlidingCounter;
 pub(crate) use sliding_log::SlidingLog;
 pub(crate) use sliding_window::SlidingWindow;
 pub(crate) use smooth_warming_up::SmoothWarmingUp;
+#[cfg(test)]
+pub(crate) use sum_tree::visits;
 
 use crate::charge::Operation;
 use crate::decision::Decision;

@@ -2,9 +2,10 @@
 //!
 //! Optionally, denied takes count too, and there is a minimum gap between two takes.
 
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
+use core::mem;
 
+use super::sum_tree::{Entry, SumTree};
 use super::{AlgorithmKind, Balance, Decide, nanos_until, saturate, take_up_to_cost};
 use crate::charge::{Action, Operation};
 use crate::decision::{Decision, Outcome};
@@ -12,6 +13,9 @@ use crate::time::Time;
 
 /// How many entries a log may have beyond its count.
 const MAX_DEBT_ENTRIES: usize = 64;
+
+/// How many expired entries are removed one by one before the rest is removed together.
+const MAX_REMOVED_SINGLY: usize = 4;
 
 /// The parameters of a sliding log.
 #[derive(Clone, Debug)]
@@ -23,12 +27,10 @@ pub(crate) struct SlidingLog {
     count_denied: bool,
 }
 
-/// The log, the oldest entry first.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The log, the oldest entry first. Its sum is what is used.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Log {
-    entries: VecDeque<LogEntry>,
-    /// The sum of all costs.
-    used: u64,
+    entries: SumTree<LogEntry>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,56 +39,73 @@ struct LogEntry {
     cost: u64,
 }
 
+impl Entry for LogEntry {
+    type Key = u64;
+
+    #[inline]
+    fn key(&self) -> u64 {
+        self.at
+    }
+
+    #[inline]
+    fn weight(&self) -> u64 {
+        self.cost
+    }
+}
+
 impl Log {
+    /// Returns the sum of all costs.
+    fn used(&self) -> u64 {
+        self.entries.sum()
+    }
+
     /// Returns the time of the newest entry.
     fn newest(&self) -> Option<u64> {
-        self.entries.back().map(|entry| entry.at)
+        self.entries.last_key()
     }
 
     /// Removes the entries up to an instant.
     fn remove_until(&mut self, instant: u64) {
-        while self.entries.front().is_some_and(|entry| entry.at <= instant) {
-            self.used -= self.entries.pop_front().map_or(0, |entry| entry.cost);
+        // Mostly few have expired since the last decision, and they are removed in place.
+        for _ in 0..MAX_REMOVED_SINGLY {
+            if self.entries.first().is_none_or(|oldest| oldest.at > instant) {
+                return;
+            }
+            self.entries.pop_first();
         }
+        self.entries.split_front(|at, _| at <= instant);
     }
 
     /// Inserts an entry in order. Costs at the same instant share one entry.
     fn insert(&mut self, at: u64, cost: u64) {
-        let after = self.entries.partition_point(|entry| entry.at <= at);
-        match after.checked_sub(1).and_then(|last| self.entries.get_mut(last)) {
-            Some(entry) if entry.at == at => entry.cost = entry.cost.saturating_add(cost),
-            Some(_) | None => self.entries.insert(after, LogEntry { at, cost }),
-        }
-        self.used = self.used.saturating_add(cost);
+        let present = self.entries.get(at).map_or(0, |entry| entry.cost);
+        self.entries.insert(LogEntry { at, cost: present.saturating_add(cost) });
     }
 
     /// Refunds up to `cost` of the entries at or before `at`, the newest first. Returns the refunded amount.
     fn refund(&mut self, at: u64, cost: u64) -> u64 {
-        let mut refunded = 0;
-        for index in (0..self.entries.len()).rev() {
-            let entry = &mut self.entries[index];
-            let part = if entry.at <= at { entry.cost.min(cost - refunded) } else { 0 };
-            entry.cost -= part;
-            refunded += part;
-            // An entry without a cost from the start is kept: it is there for the gap.
-            if part > 0 && entry.cost == 0 {
-                self.entries.remove(index);
-            }
+        let mut refundable = self.entries.split_front(|entry_at, _| entry_at <= at);
+        let refunded = refundable.sum().min(cost);
+        let left = refundable.sum() - refunded;
+        let mut kept = refundable.split_front(|_, sum| sum <= left);
+        if let Some(LogEntry { at, .. }) = refundable.first()
+            && left > kept.sum()
+        {
+            kept.insert(LogEntry { at: *at, cost: left - kept.sum() });
         }
-        self.used -= refunded;
+        // An entry without a cost from the start is kept: it is there for the gap.
+        for entry in refundable.weightless() {
+            kept.insert(entry);
+        }
+        kept.append(mem::take(&mut self.entries));
+        self.entries = kept;
         refunded
     }
 
     /// Returns when at least `excess` is older than `period`.
     fn expires_at(&self, excess: u64, period: u64) -> u64 {
-        let mut expired = 0_u64;
-        for entry in &self.entries {
-            expired = expired.saturating_add(entry.cost);
-            if expired >= excess {
-                return entry.at.saturating_add(period);
-            }
-        }
-        0
+        let last = self.entries.first_behind(|_, sum| sum < excess);
+        last.map_or(0, |entry| entry.at.saturating_add(period))
     }
 }
 
@@ -110,33 +129,29 @@ impl SlidingLog {
                 && log.entries.is_empty()
                 && now < newest.saturating_add(self.gap)
             {
-                log.entries.push_back(LogEntry { at: newest, cost: 0 });
+                log.entries.insert(LogEntry { at: newest, cost: 0 });
             }
         }
     }
 
     /// Removes the oldest costs beyond the count, which only counted denials can cause.
     fn keep_newest(&self, log: &mut Log) {
-        let most = u64::from(self.count);
-        while log.used > most {
-            let excess = log.used - most;
-            match log.entries.front_mut() {
-                Some(front) if front.cost > excess => {
-                    front.cost -= excess;
-                    log.used -= excess;
-                }
-                Some(front) => {
-                    log.used -= front.cost;
-                    log.entries.pop_front();
-                }
-                None => break,
-            }
+        let excess = log.used().saturating_sub(self.count.into());
+        if excess == 0 {
+            return;
+        }
+        let Some(&LogEntry { at: last, .. }) = log.entries.first_behind(|_, sum| sum < excess) else {
+            return;
+        };
+        let removed = log.entries.split_front(|at, _| at <= last);
+        if removed.sum() > excess {
+            log.entries.insert(LogEntry { at: last, cost: removed.sum() - excess });
         }
     }
 
     fn decision(&self, log: &Log, now: Time, outcome: Outcome, granted: u32, wait: u64) -> Decision {
         let reset = nanos_until(self.fresh_at(log).nanos(), now);
-        Balance::used(self.count, log.used, reset).decision(outcome, granted, wait)
+        Balance::used(self.count, log.used(), reset).decision(outcome, granted, wait)
     }
 
     /// Returns when the gap after the newest entry ends; zero if there is no minimum gap. Without one, a caller whose
@@ -156,12 +171,10 @@ impl SlidingLog {
         if log.entries.len() <= self.count as usize + MAX_DEBT_ENTRIES {
             return;
         }
-        let debt = log.used.saturating_sub(self.count.into());
-        while let Some(sum) = log.entries.get(1).map(|next| log.entries[0].cost.saturating_add(next.cost))
-            && sum <= debt
-        {
-            log.entries.pop_front();
-            log.entries[0].cost = sum;
+        let debt = log.used().saturating_sub(self.count.into());
+        let combined = log.entries.split_front(|_, sum| sum <= debt);
+        if let Some(at) = combined.last_key() {
+            log.entries.insert(LogEntry { at, cost: combined.sum() });
         }
     }
 
@@ -170,7 +183,7 @@ impl SlidingLog {
         if needed > self.count {
             return self.decision(log, now, Outcome::NeverFits, 0, 0);
         }
-        let used_then = log.used.saturating_add(needed.into());
+        let used_then = log.used().saturating_add(needed.into());
         if used_then > self.count.into() || self.gap_ends_at(log) > now.nanos() {
             let wait = nanos_until(self.passes_at(log, needed), now);
             return self.decision(log, now, Outcome::Denied, 0, wait);
@@ -183,7 +196,7 @@ impl SlidingLog {
 
     /// Returns when a take of `cost` can pass, if no other charge comes first.
     fn passes_at(&self, log: &Log, cost: u32) -> u64 {
-        let excess = log.used.saturating_add(cost.into()).saturating_sub(self.count.into());
+        let excess = log.used().saturating_add(cost.into()).saturating_sub(self.count.into());
         let expires_at = if excess == 0 { 0 } else { log.expires_at(excess, self.period) };
         self.gap_ends_at(log).max(expires_at)
     }
@@ -206,7 +219,7 @@ impl Decide for SlidingLog {
         match operation.action {
             Action::Take { .. } => self.take(state, now, cost),
             Action::TakeUpTo => {
-                let available = u64::from(self.count).saturating_sub(state.used);
+                let available = u64::from(self.count).saturating_sub(state.used());
                 self.take(state, now, take_up_to_cost(cost, available))
             }
             Action::Debit { at } => {
@@ -243,7 +256,7 @@ impl Decide for SlidingLog {
     }
 
     fn fresh_at(&self, state: &Log) -> Time {
-        match state.entries.back() {
+        match state.entries.last() {
             None => Time::EPOCH,
             Some(newest) if newest.cost == 0 => Time::from_nanos(newest.at.saturating_add(self.gap)),
             Some(newest) => Time::from_nanos(newest.at.saturating_add(self.period.max(self.gap))),
@@ -256,12 +269,12 @@ impl Decide for SlidingLog {
 
     fn from_words(words: &[u64]) -> Option<Log> {
         let (pairs, []) = words.as_chunks::<2>() else { return None };
-        let entries: VecDeque<_> = pairs.iter().map(|[at, cost]| LogEntry { at: *at, cost: *cost }).collect();
+        let entries: Vec<_> = pairs.iter().map(|[at, cost]| LogEntry { at: *at, cost: *cost }).collect();
         let sorted =
             pairs.is_sorted_by(|a, b| a[0] < b[0]) && pairs.iter().all(|pair| pair[0] <= Time::MAX.nanos());
         let used = pairs.iter().try_fold(0_u64, |sum, pair| sum.checked_add(pair[1]))?;
         // So far from the end of a word that no later debit overflows it.
-        (sorted && used < 1 << 62).then_some(Log { entries, used })
+        (sorted && used < 1 << 62).then(|| Log { entries: SumTree::from_sorted(&entries) })
     }
 }
 
