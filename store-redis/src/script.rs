@@ -159,12 +159,11 @@ pub(crate) fn check(form: TakeForm) -> &'static Script {
 pub(crate) fn takes(forms: TakeForms) -> &'static Script {
     static SCRIPTS: [OnceLock<Script>; 256] = [const { OnceLock::new() }; 256];
     SCRIPTS[usize::from(forms.0)].get_or_init(|| {
-        let mut blocks = String::new();
-        for form in TakeForm::ALL.into_iter().filter(|form| forms.contains(*form)) {
-            let branch = if blocks.is_empty() { "if" } else { "elseif" };
-            blocks += &format!("{branch} form == {} then\n{}", form as u8, block(form));
-        }
-        short(forms, &(blocks + "end\n"), include_str!("../scripts/take/takes.lua"))
+        let forms_in_call = TakeForm::ALL.into_iter().filter(|form| forms.contains(*form));
+        let branches: Vec<_> =
+            forms_in_call.map(|form| format!("if form == {} then\n{}", form as u8, block(form))).collect();
+        let blocks = branches.join("else") + "end\n";
+        short(forms, &blocks, include_str!("../scripts/take/takes.lua"))
     })
 }
 

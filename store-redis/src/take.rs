@@ -100,8 +100,9 @@ impl Take {
             }
             _ => return None,
         };
-        let [a, b, c, d, e] = numbers;
-        Some(Self { form, numbers: [cost, block, a, b, c, d, e] })
+        let mut all = [cost, block, 0, 0, 0, 0, 0];
+        all[2..].copy_from_slice(&numbers);
+        Some(Self { form, numbers: all })
     }
 
     /// Returns what a charge does with a lease. `None` if `check.lua` cannot decide it.
