@@ -8,6 +8,8 @@ use tollgate_core::store::State;
 use tollgate_core::{AlgorithmKind, Time};
 
 use room::Room;
+#[cfg(all(test, not(loom)))]
+pub(crate) use room::map_hash;
 pub(crate) use room::{Entry, Usage};
 
 /// A live state that was evicted because its room was full.

@@ -310,3 +310,30 @@ impl Store for MemoryStore {
         Ok(Export { state, at: now })
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::shard::map_hash;
+
+    /// A map looks for an entry from the bucket of the lowest bits on, and compares the highest seven. 4,096 even
+    /// hashes have about 2,590 distinct values in their lowest twelve bits.
+    #[test]
+    fn the_hashes_of_a_shard_differ_in_the_bits_that_its_map_uses() {
+        let limit = Limit::per_hour(1).sliding_log().build("log").expect("valid");
+        for _ in 0..4 {
+            let store = MemoryStore::config().max_keys(1).build();
+            let hashes = (0..)
+                .map(|number| store.hasher.hash(&limit.charge(&format!("user-{number:07}"))))
+                .filter(|hash| store.shard_of(*hash) == 7)
+                .map(|hash| map_hash(hash.map_key()));
+            let hashes: Vec<u64> = hashes.take(4_096).collect();
+            let distinct =
+                |bits: fn(u64) -> u64| hashes.iter().map(|hash| bits(*hash)).collect::<HashSet<_>>().len();
+            let (low, high) = (distinct(|hash| hash & 0xfff), distinct(|hash| hash >> 57));
+            assert!(low > 2_400 && high == 128, "{low} of the lowest bits, {high} of the highest");
+        }
+    }
+}
