@@ -67,9 +67,9 @@ impl Shard {
         self.room_mut(kind).get_mut(key)
     }
 
-    /// Removes an expired state.
-    pub(crate) fn remove(&mut self, kind: AlgorithmKind, key: u128) {
-        if let Some(expired_at) = self.room_mut(kind).remove(key) {
+    /// Removes a state that is kept elsewhere from now on, or has expired.
+    pub(crate) fn remove(&mut self, kind: AlgorithmKind, key: u128, now: Time) {
+        if let Some(expired_at) = self.room_mut(kind).remove(key).filter(|expired_at| *expired_at <= now) {
             self.horizon = self.horizon.max(expired_at);
         }
     }

@@ -4,6 +4,7 @@
 //! - `flow`: the algorithms whose whole state is one theoretical arrival time ([`Flow`]).
 //! - `interval_bucket`, `fixed_window`, `sliding_log`, `sliding_counter`, `sliding_window`, `smooth_warming_up`,
 //!   `concurrency`: the algorithms with a state of their own; each implements [`Decide`].
+//! - `windows`: the states of both window algorithms as plain numbers ([`Windows`]).
 //! - `balance`: arithmetic that they share.
 //!
 //! The validation of parameters is in the limit's builder.
@@ -18,6 +19,7 @@ mod sliding_counter;
 mod sliding_log;
 mod sliding_window;
 mod smooth_warming_up;
+mod windows;
 
 use alloc::vec::Vec;
 
@@ -31,6 +33,7 @@ pub(crate) use sliding_counter::SlidingCounter;
 pub(crate) use sliding_log::SlidingLog;
 pub(crate) use sliding_window::SlidingWindow;
 pub(crate) use smooth_warming_up::SmoothWarmingUp;
+pub use windows::Windows;
 
 use crate::charge::Operation;
 use crate::decision::Decision;
@@ -183,6 +186,21 @@ algorithms! {
 }
 
 impl Algorithm {
+    /// Returns the period of a fixed or sliding window.
+    #[inline]
+    pub(crate) fn window_period(&self) -> Option<u64> {
+        match self {
+            Self::FixedWindow(window) => Some(window.period()),
+            Self::SlidingWindow(window) => Some(window.period()),
+            Self::Flow(_)
+            | Self::IntervalBucket(_)
+            | Self::SlidingLog(_)
+            | Self::SlidingCounter(_)
+            | Self::SmoothWarmingUp(_)
+            | Self::Concurrency(_) => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn as_flow(&self) -> Option<&Flow> {
         if let Self::Flow(flow) = self { Some(flow) } else { None }
