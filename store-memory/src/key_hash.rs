@@ -38,8 +38,8 @@ impl KeyHash {
     }
 }
 
-/// Returns the tag of a state that was written under the parameters with this digest; 0 stands for those of the tag. They
-/// differ if charges of one request have limits of one name with other parameters.
+/// Returns the tag of a state that was written under the parameters with this digest; 0 stands for those of the tag.
+/// They differ if charges of one request have limits of one name with other parameters.
 #[inline]
 pub(crate) fn with_digest(tag: u64, digest: u16) -> u64 {
     if digest == 0 { tag } else { tag & !DIGEST_MASK | u64::from(digest) }

@@ -1,4 +1,4 @@
-//! The states behind one lock: those that do not fit one word, and those of keys without a slot in the table.
+//! The states behind one lock: those that tables do not keep, and those of keys without a slot in their table.
 //!
 //! They are in two rooms, each with a bound of its own: leases, and everything else. Neither evicts the other.
 

@@ -71,7 +71,8 @@ impl MemoryStore {
         Self {
             hasher: KeyHasher::new(),
             tats: TatTable::new(slots),
-            windows: OnceLock::new(),
+            // Loom does not know that the cell synchronizes the threads that share what is in it.
+            windows: if cfg!(loom) { OnceLock::from(WindowsTable::new(slots)) } else { OnceLock::new() },
             slots,
             shards: (0..config.shards).map(|_| Mutex::new(Shard::new(per_shard))).collect(),
             idempotency: (0..IDEMPOTENCY_SHARDS).map(|_| Mutex::default()).collect(),
@@ -263,7 +264,7 @@ impl MemoryStore {
         self.windows.get_or_init(|| WindowsTable::new(self.slots))
     }
 
-    /// Decides one charge on a state that does not fit one word.
+    /// Decides one charge on a state that no table keeps.
     #[inline]
     fn charge_state(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
         let hash = self.hasher.hash(charge);

@@ -33,7 +33,7 @@ use tollgate_core::store::State;
 use tollgate_core::{Charge, Decision, Time};
 
 use crate::key_hash::{DIGEST_MASK, KeyHash};
-use crate::sync::{AtomicU64, Ordering, yield_now};
+use crate::sync::{AtomicU64, Ordering, spin_loop, yield_now};
 
 pub(crate) use tat::TatForm;
 pub(crate) use windows::{WindowsForm, digest_of_period};
@@ -258,7 +258,7 @@ impl<F: Form<COLD>, const SLOTS: usize, const COLD: usize> Table<F, SLOTS, COLD>
         let Some(slot) = self.find(hash) else { return Updated::Absent };
         for _ in 0..MAX_ATTEMPTS {
             let Some(before) = slot.read() else {
-                std::hint::spin_loop();
+                spin_loop();
                 continue;
             };
             if before.tag != hash.tag {

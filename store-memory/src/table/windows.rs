@@ -3,7 +3,8 @@
 //! | | bits |
 //! |---|---|
 //! | word | version (32), count of the current window (31), lock (1) |
-//! | cold words | start (62), unused (1), whether it slides (1); digits (29) and exponent (5) of the period, count of the previous window (30) |
+//! | first cold word | start (62), unused (1), whether it slides (1) |
+//! | second cold word | digits (29) and exponent (5) of the period, count of the previous window (30) |
 //!
 //! Within a window, only the word changes. Everything else changes under the lock, and increments the version. So a
 //! word recurs only together with the state that it stood for, unless the slot was locked four billion times in
