@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use crate::algorithm::{AlgorithmKind, AlgorithmState, Tat};
+use crate::algorithm::{AlgorithmKind, AlgorithmState, Tat, Windows};
 use crate::charge::{Action, Charge, Operation};
 use crate::decision::{Decision, Outcome, RawDecision};
 use crate::error::{ErrorKind, StoreError};
@@ -100,6 +100,22 @@ impl State {
         } else {
             (self.algorithm == AlgorithmState::Fresh).then(Tat::default)
         }
+    }
+
+    /// Creates the state of a fixed or sliding window, for stores that keep it in words of their own.
+    #[inline]
+    pub fn from_windows(windows: Windows) -> Self {
+        Self { algorithm: windows.to_state(), blocked_until: Time::EPOCH, fresh_at: windows.fresh_at() }
+    }
+
+    /// Returns the state of a fixed or sliding window, as [`from_windows`](Self::from_windows) takes it. `None` for any
+    /// other state, and for the few that `from_windows` would not lead back to.
+    #[inline]
+    pub fn as_windows(&self) -> Option<Windows> {
+        if self.blocked_until > Time::EPOCH {
+            return None;
+        }
+        Windows::of_state(&self.algorithm, self.fresh_at)
     }
 
     /// Decides one operation, including the consequences of a denial.

@@ -2,7 +2,7 @@
 
 use crate::store::MemoryStore;
 
-/// How many shards, each with a lock of its own, hold the states that do not fit one word.
+/// How many shards, each with a lock of its own, hold the states that have no slot in a lock-free table.
 const SHARDS: usize = 64;
 
 /// Configures a [`MemoryStore`].
@@ -24,11 +24,11 @@ pub struct Config {
 impl Config {
     /// Sets how many keys can be in use at the same time, at least 1. Default: 1,000,000.
     ///
-    /// The lock-free table takes 28 bytes per key. Its address space is reserved at once; memory is used only where
-    /// keys are. States that do not fit one word (windows, logs, block times) have room for as many keys again, and so
-    /// have leases. Each takes about 160 bytes, plus the entries of a log or the leases of a concurrency limit, and
-    /// only while it exists. Expired states are removed as new ones arrive; until then, at most as many expired as live
-    /// ones are kept.
+    /// The lock-free table of buckets takes 28 bytes per key, that of windows 56 bytes, once a window is used. Their
+    /// address space is reserved at once; memory is used only where keys are. Other states (logs, block times) have
+    /// room for as many keys again, and so have leases. Each takes about 160 bytes, plus the entries of a log or the
+    /// leases of a concurrency limit, and only while it exists. Expired states are removed as new ones
+    /// arrive; until then, at most as many expired as live ones are kept.
     ///
     /// If more keys are in use than fit, the least used states are evicted: the [crate's documentation](crate) says
     /// what an attacker can make of that.

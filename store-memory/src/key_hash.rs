@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
 use tollgate_core::Charge;
-use tollgate_core::store::Flow;
+
+use crate::table::digest_of_period;
 
 /// A 128-bit keyed hash of a limit and a key. The key itself is not stored.
 ///
@@ -31,16 +32,17 @@ impl KeyHash {
         u128::from(self.position) << 64 | u128::from(self.tag & !DIGEST_MASK)
     }
 
-    /// Returns the tag of a state that was written under the parameters with this digest; 0 stands for those of the
-    /// charge. They differ if charges of one request have limits of one name with other parameters.
-    pub(crate) fn tag_with(self, digest: u16) -> u64 {
-        if digest == 0 { self.tag } else { self.tag & !DIGEST_MASK | u64::from(digest) }
-    }
-
     /// Returns whether `tag` belongs to the same key, whatever the parameters.
     pub(crate) fn is_same_key(self, tag: u64) -> bool {
         (tag ^ self.tag) & !DIGEST_MASK == 0 && tag & DIGEST_MASK != 0
     }
+}
+
+/// Returns the tag of a state that was written under the parameters with this digest; 0 stands for those of the tag.
+/// They differ if charges of one request have limits of one name with other parameters.
+#[inline]
+pub(crate) fn with_digest(tag: u64, digest: u16) -> u64 {
+    if digest == 0 { tag } else { tag & !DIGEST_MASK | u64::from(digest) }
 }
 
 /// Two independently seeded hash functions. Without `Debug`: the seeds are secret.
@@ -86,7 +88,10 @@ impl KeyHasher {
 
     #[inline]
     pub(crate) fn hash(&self, charge: &Charge<'_>) -> KeyHash {
-        let digest = charge.limit().as_flow().map_or(1, Flow::digest);
+        let digest = match charge.limit().as_flow() {
+            Some(flow) => flow.digest(),
+            None => charge.limit().window_period().map_or(1, digest_of_period),
+        };
         let (limit, key) = (charge.limit().id(), charge.key());
         // The limit's id is mixed in after the key is hashed. Before, it would only be added to the bytes of the key,
         // and an attacker who knows the names of two limits could choose a key that cancels it out.

@@ -23,9 +23,9 @@
 //!
 //! - **Exact for any number of threads**, as long as the keys in use fit. A request with several charges is one
 //!   atomic step, like a request with one.
-//! - **No lock on the hot path** of buckets, queues, GCRA and smooth limiters: their state is a theoretical arrival
-//!   time (TAT) in one atomic word. A denial writes nothing. The states of windows, logs, leases and block times are
-//!   in 64 shards, each behind a lock.
+//! - **No lock on the hot path** of buckets, queues, GCRA and smooth bursty limiters, whose state is a theoretical
+//!   arrival time (TAT) in one atomic word; nor on that of fixed and sliding windows. A denial writes nothing. The
+//!   states of logs, sliding counters, leases and block times are in 64 shards, each behind a lock.
 //! - **Bounded memory**: room for a million keys by default ([`Config::max_keys`]). A state that equals a fresh one
 //!   takes no room: it is overwritten when a slot is needed.
 //! - **When more keys are in use than fit**, a key without a slot spills into its shard and stays exact. When the
@@ -44,8 +44,8 @@
 //!
 //! - [`MemoryStore`] (`store`), [`Config`] (`config`): which state is kept where. `several`: requests with several
 //!   charges. [`Stats`] (`stats`): how full the store is.
-//! - `table`: the lock-free table of one-word states. `shard`: the bounded map for all other states, and which of them
-//!   are evicted.
+//! - `table`: the lock-free tables of TATs and windows. `shard`: the bounded map for all other states, and which of
+//!   them are evicted.
 //! - `key_hash`: the keyed hash. `idempotency`: verdicts recorded by idempotency key.
 //! - [`DirectLimiter`] (`direct`): one limit without keys.
 //! - `sync`: atomics and locks, of the standard library or of loom. `loom_tests`: what loom explores.

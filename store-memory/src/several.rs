@@ -6,9 +6,9 @@ use tollgate_core::{Charge, Limit, Time, Verdict};
 
 use crate::key_hash::KeyHash;
 use crate::shard::{Entry, Shard, Usage};
-use crate::store::{MemoryStore, NewTat};
+use crate::store::{Change, Kept, MemoryStore};
 use crate::sync::{MutexGuard, lock};
-use crate::table::LockedSlot;
+use crate::table::{LockedSlot, TatForm, WindowsForm};
 
 impl MemoryStore {
     /// Decides a request with several charges: locks all of their states first.
@@ -34,7 +34,12 @@ impl MemoryStore {
         let new = locked.states.iter().filter(|state| state.is_new);
         let horizons = new.filter_map(|state| {
             let shard = &locked.shards.iter().find(|(index, _)| *index == self.shard_of(state.hash))?.1;
-            Some(self.horizon(shard, state.is_tat()))
+            let table = match Kept::of(state.limit) {
+                Kept::Tat => self.tats.horizon(),
+                Kept::Windows => self.windows().horizon(),
+                Kept::Shard => Time::EPOCH,
+            };
+            Some(shard.horizon().max(table))
         });
         horizons.max().unwrap_or(Time::EPOCH)
     }
@@ -61,13 +66,17 @@ impl MemoryStore {
         let states = hashes
             .into_iter()
             .map(|(hash, limit)| {
-                let slot = if limit.as_flow().is_some() { self.table.lock(hash) } else { None };
+                let slot = match Kept::of(limit) {
+                    Kept::Tat => self.tats.lock(hash).map(AnySlot::Tat),
+                    Kept::Windows => self.windows().lock(hash).map(AnySlot::Windows),
+                    Kept::Shard => None,
+                };
                 let stored = || {
                     let index = self.shard_of(hash);
                     let shard = &shards.iter().find(|(shard, _)| *shard == index)?.1;
                     shard.get(limit.kind(), hash.map_key()).cloned()
                 };
-                let found = slot.as_ref().map(|slot| State::from_flow(slot.state())).or_else(stored);
+                let found = slot.as_ref().map(AnySlot::state).or_else(stored);
                 let is_new = found.is_none();
                 LockedState { hash, limit, slot, is_new, before: found.unwrap_or_default() }
             })
@@ -76,18 +85,21 @@ impl MemoryStore {
     }
 
     fn write(&self, locked: &mut LockedStates<'_>, index: usize, entry: Entry, now: Time) {
-        let LockedState { hash, limit, ref mut slot, is_new, .. } = locked.states[index];
-        let tat = entry.state.as_flow().filter(|_| limit.as_flow().is_some());
-        if let Some(slot) = slot {
-            slot.set(tat.unwrap_or_default());
+        let LockedState { hash, limit, ref mut slot, is_new, ref before } = locked.states[index];
+        if slot.as_mut().is_some_and(|slot| slot.set(&entry.state)) {
             return;
         }
         let home = self.shard_of(hash);
         let Some((_, shard)) = locked.shards.iter_mut().find(|(shard, _)| *shard == home) else { return };
         let kind = limit.kind();
-        match tat {
-            Some(tat) => self.store_tat(shard, hash, NewTat { tat, usage: entry.usage, kind }, !is_new, now),
-            None => self.put(shard, hash, kind, entry, now),
+        if slot.is_some() {
+            return self.spill(shard, hash, kind, entry, now);
+        }
+        let change = Change { stored: (!is_new).then_some(before), entry };
+        match Kept::of(limit) {
+            Kept::Tat => self.store(&self.tats, shard, hash, kind, change, now),
+            Kept::Windows => self.store(self.windows(), shard, hash, kind, change, now),
+            Kept::Shard => self.put(shard, hash, kind, change.entry, now),
         }
     }
 }
@@ -102,14 +114,31 @@ struct LockedStates<'s> {
 struct LockedState<'s> {
     hash: KeyHash,
     limit: &'s Limit,
-    slot: Option<LockedSlot<'s>>,
+    slot: Option<AnySlot<'s>>,
     /// The key has neither a slot nor an entry in its shard.
     is_new: bool,
     before: State,
 }
 
-impl LockedState<'_> {
-    fn is_tat(&self) -> bool {
-        self.limit.as_flow().is_some()
+/// A locked slot of either table.
+enum AnySlot<'s> {
+    Tat(LockedSlot<'s, TatForm, 4, 0>),
+    Windows(LockedSlot<'s, WindowsForm, 2, 2>),
+}
+
+impl AnySlot<'_> {
+    fn state(&self) -> State {
+        match self {
+            Self::Tat(slot) => slot.state(),
+            Self::Windows(slot) => slot.state(),
+        }
+    }
+
+    #[must_use]
+    fn set(&mut self, state: &State) -> bool {
+        match self {
+            Self::Tat(slot) => slot.set(state),
+            Self::Windows(slot) => slot.set(state),
+        }
     }
 }

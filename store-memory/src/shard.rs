@@ -1,4 +1,4 @@
-//! The states behind one lock: those that do not fit one word, and those of keys without a slot in the table.
+//! The states behind one lock: those that tables do not keep, and those of keys without a slot in their table.
 //!
 //! They are in two rooms, each with a bound of its own: leases, and everything else. Neither evicts the other.
 
@@ -8,6 +8,8 @@ use tollgate_core::store::State;
 use tollgate_core::{AlgorithmKind, Time};
 
 use room::Room;
+#[cfg(all(test, not(loom)))]
+pub(crate) use room::map_hash;
 pub(crate) use room::{Entry, Usage};
 
 /// A live state that was evicted because its room was full.
@@ -65,9 +67,9 @@ impl Shard {
         self.room_mut(kind).get_mut(key)
     }
 
-    /// Removes an expired state.
-    pub(crate) fn remove(&mut self, kind: AlgorithmKind, key: u128) {
-        if let Some(expired_at) = self.room_mut(kind).remove(key) {
+    /// Removes a state that is kept elsewhere from now on, or has expired.
+    pub(crate) fn remove(&mut self, kind: AlgorithmKind, key: u128, now: Time) {
+        if let Some(expired_at) = self.room_mut(kind).remove(key).filter(|expired_at| *expired_at <= now) {
             self.horizon = self.horizon.max(expired_at);
         }
     }

@@ -11,9 +11,11 @@ use crate::shard::Evicted;
 pub struct Stats {
     /// Keys whose state differs from a fresh one.
     pub live_keys: usize,
-    /// Size of the lock-free table in bytes, including slots that are not in use.
+    /// Size of the lock-free tables in bytes, including slots that are not in use. That of windows counts once a window
+    /// is used.
     pub table_bytes: usize,
-    /// How many times a key found no slot in the table and spilled into a shard, where it is still exact.
+    /// How many times a key found no slot in its table, or its state did not fit one, and spilled into a shard, where
+    /// it is still exact.
     pub spilled: u64,
     /// How many states were evicted because a shard was full. Their keys started fresh: raise
     /// [`Config::max_keys`](crate::Config::max_keys).

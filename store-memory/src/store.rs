@@ -1,10 +1,11 @@
 //! The store: which state is kept where.
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64 as Counter, Ordering};
 
 use tollgate_core::store::{
-    Capability, Export, Flow, IdempotencyRetention, ImmediateStore, Run, RunVerdict, State, Store, Tat,
+    Capability, Export, Flow, IdempotencyRetention, ImmediateStore, Run, RunVerdict, State, Store,
     decide_one_by_one,
 };
 use tollgate_core::{
@@ -17,7 +18,7 @@ use crate::key_hash::{KeyHash, KeyHasher};
 use crate::shard::{Entry, Shard, Usage};
 use crate::stats::{Evictions, Stats};
 use crate::sync::{Mutex, lock, yield_now};
-use crate::table::{Table, Updated};
+use crate::table::{Form, Table, TatTable, Updated, WindowsTable};
 
 /// How many shards, each with a lock of its own, record verdicts by idempotency key.
 const IDEMPOTENCY_SHARDS: usize = 16;
@@ -41,7 +42,10 @@ const SLACK: usize = 64;
 /// ```
 pub struct MemoryStore {
     pub(crate) hasher: KeyHasher,
-    pub(crate) table: Table,
+    pub(crate) tats: TatTable,
+    windows: OnceLock<WindowsTable>,
+    /// How many slots each table has.
+    slots: usize,
     pub(crate) shards: Box<[Mutex<Shard>]>,
     idempotency: Box<[Mutex<IdempotencyRecords>]>,
     spilled: Counter,
@@ -62,10 +66,14 @@ impl MemoryStore {
     pub(crate) fn from_config(config: &Config) -> Self {
         // Up to half of the entries of a shard may be expired and not yet swept.
         let per_shard = config.keys.div_ceil(config.shards).saturating_mul(2).saturating_add(SLACK);
+        // Spare slots: nearly every key is found in the first line that is probed.
+        let slots = config.keys.saturating_mul(7) / 4;
         Self {
             hasher: KeyHasher::new(),
-            // Spare slots: nearly every key is found in the first line that is probed.
-            table: Table::new(config.keys.saturating_mul(7) / 4),
+            tats: TatTable::new(slots),
+            // Loom does not know that the cell synchronizes the threads that share what is in it.
+            windows: if cfg!(loom) { OnceLock::from(WindowsTable::new(slots)) } else { OnceLock::new() },
+            slots,
             shards: (0..config.shards).map(|_| Mutex::new(Shard::new(per_shard))).collect(),
             idempotency: (0..IDEMPOTENCY_SHARDS).map(|_| Mutex::default()).collect(),
             spilled: Counter::new(0),
@@ -76,9 +84,10 @@ impl MemoryStore {
     /// Returns how full the store is at `now`. Scans every slot: for dashboards, not for the hot path.
     pub fn stats(&self, now: Time) -> Stats {
         Stats {
-            live_keys: self.table.live(now)
+            live_keys: self.tats.live(now)
+                + self.windows.get().map_or(0, |windows| windows.live(now))
                 + self.shards.iter().map(|shard| lock(shard).live(now)).sum::<usize>(),
-            table_bytes: self.table.bytes(),
+            table_bytes: self.table_bytes(),
             spilled: self.spilled.load(Ordering::Relaxed),
             evicted: self.evictions.all.load(Ordering::Relaxed),
             evicted_exhausted: self.evictions.exhausted.load(Ordering::Relaxed),
@@ -90,6 +99,10 @@ impl MemoryStore {
     #[doc(hidden)]
     pub fn shard_entries(&self) -> usize {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
+    }
+
+    fn table_bytes(&self) -> usize {
+        self.tats.bytes() + self.windows.get().map_or(0, WindowsTable::bytes)
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "any bits of the hash will do")]
@@ -112,7 +125,7 @@ impl MemoryStore {
         let hash = self.hasher.hash(charge);
         if flow.is_plain(charge) {
             let cost = charge.cost();
-            let taken = self.table.try_advance(hash, clock, |at, now| {
+            let taken = self.tats.try_advance(hash, clock, |at, now| {
                 let take = flow.take(at, now, cost);
                 (take, take.next())
             });
@@ -120,70 +133,123 @@ impl MemoryStore {
                 return take.answer(flow, cost);
             }
         }
-        self.charge_tat_slow(flow, charge, hash, clock.now())
+        self.charge_tat_slow(charge, hash, clock.now())
     }
 
     /// Decides any charge on a TAT, where the hot path could not: not a plain take, no slot, or a contended slot.
     #[inline(never)]
-    fn charge_tat_slow(&self, flow: &Flow, charge: &Charge<'_>, hash: KeyHash, now: Time) -> Decision {
-        match self.table.update(hash, |state| flow.apply(state, now, charge)) {
+    fn charge_tat_slow(&self, charge: &Charge<'_>, hash: KeyHash, now: Time) -> Decision {
+        self.charge_in(&self.tats, charge, hash, now)
+    }
+
+    /// Decides one charge on windows.
+    #[inline]
+    fn charge_windows(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
+        let hash = self.hasher.hash(charge);
+        // The clock is read before the state: reading it stalls the memory accesses that follow.
+        let now = clock.now();
+        self.charge_in(self.windows(), charge, hash, now)
+    }
+
+    /// Decides one charge on a state in this table.
+    #[inline]
+    fn charge_in<F: Form<COLD>, const SLOTS: usize, const COLD: usize>(
+        &self,
+        table: &Table<F, SLOTS, COLD>,
+        charge: &Charge<'_>,
+        hash: KeyHash,
+        now: Time,
+    ) -> Decision {
+        match table.update(hash, charge, now) {
             Updated::Done(decision) => decision,
-            Updated::Absent | Updated::Busy => self.charge_tat_locked(flow, charge, hash, now),
+            Updated::Absent | Updated::Busy => self.charge_locked(table, charge, hash, now),
         }
     }
 
-    /// Decides a charge on a TAT under the lock of the key's shard.
-    fn charge_tat_locked(&self, flow: &Flow, charge: &Charge<'_>, hash: KeyHash, now: Time) -> Decision {
+    /// Decides a charge under the lock of the key's shard: the key has no slot, or its slot is contended, was written
+    /// under other parameters, or has no room for the next state.
+    #[inline(never)]
+    fn charge_locked<F: Form<COLD>, const SLOTS: usize, const COLD: usize>(
+        &self,
+        table: &Table<F, SLOTS, COLD>,
+        charge: &Charge<'_>,
+        hash: KeyHash,
+        now: Time,
+    ) -> Decision {
+        let kind = charge.limit().kind();
         loop {
             let mut shard = lock(&self.shards[self.shard_of(hash)]);
-            match self.table.update(hash, |state| flow.apply(state, now, charge)) {
+            match table.update(hash, charge, now) {
                 Updated::Done(decision) => return decision,
                 Updated::Busy => {
                     drop(shard);
                     yield_now();
+                    continue;
                 }
-                Updated::Absent => {
-                    if let Some(mut slot) = self.table.lock(hash) {
-                        // The state was written under other parameters.
-                        let (decision, next) = flow.apply(slot.state(), now, charge);
-                        if let Some(next) = next {
-                            slot.set(next);
-                        }
-                        return decision;
-                    }
-                    let kind = charge.limit().kind();
-                    let stored = shard.get(kind, hash.map_key()).filter(|state| !state.is_fresh(now));
-                    let spilled = stored.and_then(State::as_flow);
-                    // If the key had a slot that was taken over, or an entry that was removed, its state had expired
-                    // by the horizon.
-                    let now = if spilled.is_none() { now.max(self.horizon(&shard, true)) } else { now };
-                    let (decision, next) = flow.apply(spilled.unwrap_or_default(), now, charge);
-                    if let Some(next) = next {
-                        let next = NewTat { tat: next, usage: Usage::of(&decision), kind };
-                        self.store_tat(&mut shard, hash, next, spilled.is_some(), now);
-                    }
-                    return decision;
+                Updated::Absent => {}
+            }
+            if let Some(mut slot) = table.lock(hash) {
+                let mut state = slot.state();
+                let decision = state.apply(charge, now);
+                if !slot.set(&state) {
+                    let entry = Entry { state, usage: Usage::of(&decision) };
+                    self.spill(&mut shard, hash, kind, entry, now);
+                }
+                return decision;
+            }
+            let stored = shard.get(kind, hash.map_key()).filter(|state| !state.is_fresh(now)).cloned();
+            // If the key had a slot that was taken over, or an entry that was removed, its state had expired by the
+            // horizon.
+            let now = if stored.is_none() { now.max(shard.horizon().max(table.horizon())) } else { now };
+            let mut state = stored.clone().unwrap_or_default();
+            let decision = state.apply(charge, now);
+            let entry = Entry { state, usage: Usage::of(&decision) };
+            self.store(table, &mut shard, hash, kind, Change { stored: stored.as_ref(), entry }, now);
+            return decision;
+        }
+    }
+
+    /// Stores the state of a key that has no slot: in the table, or else in the key's shard.
+    pub(crate) fn store<F: Form<COLD>, const SLOTS: usize, const COLD: usize>(
+        &self,
+        table: &Table<F, SLOTS, COLD>,
+        shard: &mut Shard,
+        hash: KeyHash,
+        kind: AlgorithmKind,
+        change: Change<'_>,
+        now: Time,
+    ) {
+        let Change { stored, entry } = change;
+        match stored {
+            Some(stored) if *stored == entry.state => return,
+            None if entry.state == State::default() => return,
+            Some(stored) if !F::may_return(stored, &entry.state) => {}
+            Some(_) | None => {
+                let state = F::from_core(&entry.state);
+                if state.is_some_and(|state| state == F::State::default() || table.insert(hash, state, now)) {
+                    shard.remove(kind, hash.map_key(), now);
+                    return;
                 }
             }
         }
+        if stored.is_some() {
+            self.put(shard, hash, kind, entry, now);
+        } else {
+            self.spill(shard, hash, kind, entry, now);
+        }
     }
 
-    /// Returns the time at which a key without a state is decided, if the caller's is earlier.
-    pub(crate) fn horizon(&self, shard: &Shard, is_tat: bool) -> Time {
-        if is_tat { shard.horizon().max(self.table.horizon()) } else { shard.horizon() }
-    }
-
-    /// Stores the TAT of a key that has no slot: in the table, or else in the key's shard.
-    pub(crate) fn store_tat(&self, shard: &mut Shard, hash: KeyHash, new: NewTat, spilled: bool, now: Time) {
-        let NewTat { tat, usage, kind } = new;
-        if !spilled && (tat.at == Time::EPOCH || self.table.insert(hash, tat, now)) {
-            shard.remove(kind, hash.map_key());
-            return;
-        }
-        if !spilled {
-            self.spilled.fetch_add(1, Ordering::Relaxed);
-        }
-        self.put(shard, hash, kind, Entry { state: State::from_flow(tat), usage }, now);
+    /// Puts a state that has no slot into the key's shard.
+    pub(crate) fn spill(
+        &self,
+        shard: &mut Shard,
+        hash: KeyHash,
+        kind: AlgorithmKind,
+        entry: Entry,
+        now: Time,
+    ) {
+        self.spilled.fetch_add(1, Ordering::Relaxed);
+        self.put(shard, hash, kind, entry, now);
     }
 
     pub(crate) fn put(&self, shard: &mut Shard, hash: KeyHash, kind: AlgorithmKind, entry: Entry, now: Time) {
@@ -192,7 +258,13 @@ impl MemoryStore {
         }
     }
 
-    /// Decides one charge on a state that does not fit one word.
+    /// Returns the table of windows. It is allocated once it is needed.
+    #[inline]
+    pub(crate) fn windows(&self) -> &WindowsTable {
+        self.windows.get_or_init(|| WindowsTable::new(self.slots))
+    }
+
+    /// Decides one charge on a state that no table keeps.
     #[inline]
     fn charge_state(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
         let hash = self.hasher.hash(charge);
@@ -204,7 +276,7 @@ impl MemoryStore {
             entry.usage = Usage::of(&decision);
             return decision;
         }
-        let now = now.max(self.horizon(&shard, false));
+        let now = now.max(shard.horizon());
         let mut state = State::default();
         let decision = state.apply(charge, now);
         self.put(&mut shard, hash, kind, Entry { state, usage: Usage::of(&decision) }, now);
@@ -220,19 +292,35 @@ impl MemoryStore {
     }
 }
 
-/// A TAT to store for a key that has no slot.
-#[derive(Clone, Copy)]
-pub(crate) struct NewTat {
-    pub(crate) tat: Tat,
-    pub(crate) usage: Usage,
-    pub(crate) kind: AlgorithmKind,
+/// The next state of a key that has no slot, and the one in its shard, if there is one.
+pub(crate) struct Change<'s> {
+    pub(crate) stored: Option<&'s State>,
+    pub(crate) entry: Entry,
+}
+
+/// Where the states of a limit are kept, if there is room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kept {
+    Tat,
+    Windows,
+    Shard,
+}
+
+impl Kept {
+    pub(crate) fn of(limit: &Limit) -> Self {
+        match (limit.as_flow(), limit.window_period()) {
+            (Some(_), _) => Self::Tat,
+            (None, Some(_)) => Self::Windows,
+            (None, None) => Self::Shard,
+        }
+    }
 }
 
 /// Shows how often keys did not fit, and neither keys nor the secret seeds of their hashes.
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("MemoryStore")
-            .field("table_bytes", &self.table.bytes())
+            .field("table_bytes", &self.table_bytes())
             .field("spilled", &self.spilled)
             .field("evicted", &self.evictions.all)
             .finish_non_exhaustive()
@@ -250,6 +338,7 @@ impl ImmediateStore for MemoryStore {
     fn charge_now(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
         match charge.limit().as_flow() {
             Some(flow) => self.charge_tat(flow, charge, clock),
+            None if charge.limit().window_period().is_some() => self.charge_windows(charge, clock),
             None => self.charge_state(charge, clock),
         }
     }
@@ -301,12 +390,42 @@ impl Store for MemoryStore {
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
         let hash = self.hasher.hash(&limit.charge(key));
-        let in_table = if limit.as_flow().is_some() { self.table.read(hash) } else { None };
-        let state = match in_table {
-            Some(state) => Some(State::from_flow(state)),
-            None => lock(&self.shards[self.shard_of(hash)]).get(limit.kind(), hash.map_key()).cloned(),
+        // Under the lock, no state moves between a table and the shard.
+        let shard = lock(&self.shards[self.shard_of(hash)]);
+        let in_table = match Kept::of(limit) {
+            Kept::Tat => self.tats.read(hash).map(State::from_flow),
+            Kept::Windows => self.windows().read(hash).map(State::from_windows),
+            Kept::Shard => None,
         };
+        let state = in_table.or_else(|| shard.get(limit.kind(), hash.map_key()).cloned());
         let state = state.filter(|state| !state.is_fresh(now)).map(|state| state.snapshot(limit));
         Ok(Export { state, at: now })
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::shard::map_hash;
+
+    /// A map looks for an entry from the bucket of the lowest bits on, and compares the highest seven. 4,096 even
+    /// hashes have about 2,590 distinct values in their lowest twelve bits.
+    #[test]
+    fn the_hashes_of_a_shard_differ_in_the_bits_that_its_map_uses() {
+        let limit = Limit::per_hour(1).sliding_log().build("log").expect("valid");
+        for _ in 0..4 {
+            let store = MemoryStore::config().max_keys(1).build();
+            let hashes = (0..)
+                .map(|number| store.hasher.hash(&limit.charge(&format!("user-{number:07}"))))
+                .filter(|hash| store.shard_of(*hash) == 7)
+                .map(|hash| map_hash(hash.map_key()));
+            let hashes: Vec<u64> = hashes.take(4_096).collect();
+            let distinct =
+                |bits: fn(u64) -> u64| hashes.iter().map(|hash| bits(*hash)).collect::<HashSet<_>>().len();
+            let (low, high) = (distinct(|hash| hash & 0xfff), distinct(|hash| hash >> 57));
+            assert!(low > 2_400 && high == 128, "{low} of the lowest bits, {high} of the highest");
+        }
     }
 }

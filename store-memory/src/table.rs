@@ -1,103 +1,146 @@
-//! The lock-free table: one slot per key, two words per slot, four slots per cache line.
+//! The lock-free table: one slot per key, as many slots per cache line as fit.
 //!
-//! A slot has a tag, which identifies the key, and a word, which holds the theoretical arrival time (TAT) and two
-//! bits. A slot whose TAT has passed is equivalent to no slot, so another key may take it over. No sweep is needed, and
-//! the number of keys is bounded by construction.
+//! A slot has a tag, which identifies the key, a word, which every update exchanges, and cold words, which change only
+//! while the slot is locked. What they mean is a [`Form`]: a theoretical arrival time is a word (`tat`), windows are a
+//! word and two cold ones (`windows`). A slot whose state has expired is equivalent to no slot, so another key may take
+//! it over. No sweep is needed, and the number of keys is bounded by construction.
 //!
 //! # Correctness
 //!
-//! - **An update** reads the word, then the tag, and then exchanges the word for its successor. It must fail if
-//!   another key has taken over the slot in between.
-//! - **A takeover** sets the lock bit of the word, changes the tag, and then writes the new word. A thread that reads
-//!   the new word afterwards sees the new tag; a thread that has read the old word fails to exchange it.
-//! - That failure requires the words to differ. A takeover happens strictly after the old TAT, every new TAT lies
-//!   ahead of the takeover, and TATs only move forward, except for refunds and resets. Those never write a TAT before
-//!   `horizon`, the time of the latest takeover of any slot. So the next owner of a slot writes larger words than the
-//!   previous one. (A word that the previous owner had before a refund can recur, to the nanosecond, if its reader is
-//!   suspended during the refund, the takeover, and all of that time.)
+//! - **An update** reads the word, the cold words and the tag, and then exchanges the word for its successor. It must
+//!   fail if another key has taken over the slot in between, or if the cold words have changed.
+//! - **A takeover**, and an update that changes cold words, sets the lock bit of the word, changes everything else, and
+//!   then writes the new word. A thread that reads the new word afterwards sees the rest as well; a thread that has
+//!   read the old word fails to exchange it.
+//! - That failure requires the words to differ. Each form says why they do.
+//! - **Torn reads**: a thread that reads what was written under a lock also sees that the word was locked. So a word
+//!   that is still the same shows that everything belongs together.
 //! - **A limit whose parameters change** finds the slot of its key under another tag, because the lowest bits of a
 //!   tag are a digest of the parameters. It locks the slot, converts the state to the new parameters, and changes the
 //!   tag.
 //! - **No key is inserted twice**: inserting requires the lock of the key's shard, which the caller holds, and looks
-//!   the key up once more under it.
+//!   the key up once more under it. A state that no longer fits its slot moves to the shard under the same lock.
 //! - **A request with several charges** holds the locks of its keys' shards and then sets the lock bits of their
-//!   words. It waits for a lock bit only on the slots of its own keys, where only a short takeover can hold it, so
-//!   there is no deadlock.
+//!   words. It waits for a lock bit only on the slots of its own keys, where only a short update or takeover can hold
+//!   it, so there is no deadlock.
 
-use tollgate_core::store::Tat;
-use tollgate_core::{Clock, Time};
+mod tat;
+mod windows;
+
+use std::marker::PhantomData;
+
+use tollgate_core::store::State;
+use tollgate_core::{Charge, Decision, Time};
 
 use crate::key_hash::{DIGEST_MASK, KeyHash};
-use crate::sync::{AtomicU64, Ordering, yield_now};
+use crate::sync::{AtomicU64, Ordering, spin_loop, yield_now};
 
-/// How many slots share a cache line.
-const SLOTS_PER_LINE: usize = 4;
-/// How many lines are probed for a key, its home line included. Beyond that the key spills.
-const PROBED_LINES: usize = 4;
+pub(crate) use tat::TatForm;
+pub(crate) use windows::{WindowsForm, digest_of_period};
+
+/// The table of theoretical arrival times: 16 bytes per slot.
+pub(crate) type TatTable = Table<TatForm, 4, 0>;
+/// The table of windows: 32 bytes per slot.
+pub(crate) type WindowsTable = Table<WindowsForm, 2, 2>;
+
+/// How many slots are probed for a key, those of its home line included. Beyond that the key spills.
+const PROBED_SLOTS: usize = 16;
 /// How many attempts an update makes on a contended slot.
 const MAX_ATTEMPTS: usize = 64;
 
-/// A cache line: the tag and the word of a slot are in the same one.
+/// The lowest bit of every word: the slot is locked.
+const LOCKED: u64 = 1;
+
+/// How the states of one kind of limits are kept in slots with `COLD` cold words.
+pub(crate) trait Form<const COLD: usize> {
+    /// A state, as slots keep it.
+    type State: Copy + PartialEq + Default;
+
+    fn decode(content: &Content<COLD>) -> Self::State;
+
+    /// Returns the next content of a slot that has `before`: for the key of `tag`, whose digest becomes that of the
+    /// state. `None` if the state does not fit. `horizon` is that of the table.
+    fn encode(
+        state: Self::State,
+        tag: u64,
+        before: &Content<COLD>,
+        horizon: impl FnOnce() -> Time,
+    ) -> Option<Content<COLD>>;
+
+    /// Returns from when on the state equals a fresh one.
+    fn fresh_at(state: Self::State) -> Time;
+
+    fn to_core(state: Self::State) -> State;
+
+    /// Returns `None` for a state that slots do not keep.
+    fn from_core(state: &State) -> Option<Self::State>;
+
+    /// Decides a charge, as [`State::apply`] does. Returns the new state, and `None` if it does not fit a slot.
+    fn apply(state: Self::State, charge: &Charge<'_>, now: Time) -> (Decision, Option<Self::State>);
+
+    /// Returns whether a state in a shard is offered a slot again although it has not expired.
+    fn may_return(before: &State, after: &State) -> bool;
+}
+
+/// What a slot holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Content<const COLD: usize> {
+    tag: u64,
+    word: u64,
+    cold: [u64; COLD],
+}
+
+/// A cache line: all words of a slot are in the same one.
 #[cfg_attr(not(loom), derive(zerocopy::FromZeros))]
 #[derive(Debug)]
 #[repr(C, align(64))]
-struct Line {
-    tags: [AtomicU64; SLOTS_PER_LINE],
-    words: [AtomicU64; SLOTS_PER_LINE],
+struct Line<const SLOTS: usize, const COLD: usize> {
+    tags: [AtomicU64; SLOTS],
+    words: [AtomicU64; SLOTS],
+    cold: [[AtomicU64; COLD]; SLOTS],
 }
 
 /// Allocates lines of empty slots, zeroed by the allocator: pages that are never touched use no memory.
 #[cfg(not(loom))]
-fn allocate(lines: usize) -> Box<[Line]> {
+fn allocate<const SLOTS: usize, const COLD: usize>(lines: usize) -> Box<[Line<SLOTS, COLD>]> {
     use zerocopy::FromZeros;
-    <[Line]>::new_box_zeroed_with_elems(lines).expect("memory for the table")
+    <[Line<SLOTS, COLD>]>::new_box_zeroed_with_elems(lines).expect("memory for the table")
 }
 
 #[cfg(loom)]
-fn allocate(lines: usize) -> Box<[Line]> {
-    let words = || std::array::from_fn(|_| AtomicU64::new(0));
-    (0..lines).map(|_| Line { tags: words(), words: words() }).collect()
-}
-
-/// The bits below the TAT in a word.
-const LOCKED: u64 = 1;
-const OVERDRAWN: u64 = 2;
-
-#[inline]
-fn pack(state: Tat) -> u64 {
-    state.at.nanos() << 2 | if state.overdrawn { OVERDRAWN } else { 0 }
-}
-
-#[inline]
-fn unpack(tag: u64, word: u64) -> Tat {
-    Tat { at: at(word), overdrawn: word & OVERDRAWN != 0, digest: (tag & DIGEST_MASK) as u16 }
-}
-
-#[inline]
-fn at(word: u64) -> Time {
-    Time::from_nanos(word >> 2)
+fn allocate<const SLOTS: usize, const COLD: usize>(lines: usize) -> Box<[Line<SLOTS, COLD>]> {
+    use std::array::from_fn;
+    let zero = || AtomicU64::new(0);
+    (0..lines)
+        .map(|_| Line {
+            tags: from_fn(|_| zero()),
+            words: from_fn(|_| zero()),
+            cold: from_fn(|_| from_fn(|_| zero())),
+        })
+        .collect()
 }
 
 #[derive(Debug)]
-pub(crate) struct Table {
-    lines: Box<[Line]>,
+pub(crate) struct Table<F, const SLOTS: usize, const COLD: usize> {
+    lines: Box<[Line<SLOTS, COLD>]>,
     /// The time of the latest takeover of a slot.
     horizon: AtomicU64,
+    form: PhantomData<F>,
 }
 
 /// The result of an update.
-pub(crate) enum Updated<R> {
+pub(crate) enum Updated {
     /// The state was replaced, or did not have to be.
-    Done(R),
-    /// The key has no slot.
+    Done(Decision),
+    /// The key has no slot, or its next state does not fit one.
     Absent,
     /// The slot is locked or contended: take the shard's lock, and try again.
     Busy,
 }
 
 /// The result of probing one line for a key.
-enum Probe<'t> {
-    Found(Slot<'t>),
+enum Probe<'t, const COLD: usize> {
+    Found(Slot<'t, COLD>),
     /// The key is neither in this line nor in a later one.
     Absent,
     NextLine,
@@ -105,15 +148,45 @@ enum Probe<'t> {
 
 /// References to the words of a slot.
 #[derive(Clone, Copy, Debug)]
-struct Slot<'t> {
+struct Slot<'t, const COLD: usize> {
     tag: &'t AtomicU64,
     word: &'t AtomicU64,
+    cold: &'t [AtomicU64; COLD],
 }
 
-impl Table {
+impl<const COLD: usize> Slot<'_, COLD> {
+    /// Reads the slot. `None` if it is locked, or was while it was read.
+    #[inline]
+    fn read(self) -> Option<Content<COLD>> {
+        let word = self.word.load(Ordering::Acquire);
+        // Acquire: a thread that sees what was written under a lock also sees that the word is locked or replaced.
+        let cold = self.cold.each_ref().map(|cold| cold.load(Ordering::Acquire));
+        let tag = self.tag.load(Ordering::Acquire);
+        let is_torn = COLD > 0 && self.word.load(Ordering::Relaxed) != word;
+        (word & LOCKED == 0 && !is_torn).then_some(Content { tag, word, cold })
+    }
+
+    /// Exchanges the word if it is still `seen`, and returns whether it was.
+    #[inline]
+    fn exchange(self, seen: u64, next: u64) -> bool {
+        self.word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Replaces the content of a slot that this thread has locked, and unlocks it.
+    fn unlock(self, content: &Content<COLD>) {
+        for (cold, value) in self.cold.iter().zip(content.cold) {
+            cold.store(value, Ordering::Release);
+        }
+        self.tag.store(content.tag, Ordering::Release);
+        self.word.store(content.word, Ordering::Release);
+    }
+}
+
+impl<F: Form<COLD>, const SLOTS: usize, const COLD: usize> Table<F, SLOTS, COLD> {
     /// Creates a table with at least `slots` slots.
     pub(crate) fn new(slots: usize) -> Self {
-        Self { lines: allocate(slots.div_ceil(SLOTS_PER_LINE).max(1)), horizon: AtomicU64::new(0) }
+        let lines = allocate(slots.div_ceil(SLOTS).max(1));
+        Self { lines, horizon: AtomicU64::new(0), form: PhantomData }
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -133,12 +206,13 @@ impl Table {
     }
 
     /// Returns the lines that may hold a key, in probing order.
-    fn probed_lines(&self, hash: KeyHash) -> impl Iterator<Item = &Line> {
-        self.lines.iter().cycle().skip(self.home(hash)).take(PROBED_LINES.min(self.lines.len()))
+    fn probed_lines(&self, hash: KeyHash) -> impl Iterator<Item = &Line<SLOTS, COLD>> {
+        let lines = (PROBED_SLOTS / SLOTS).min(self.lines.len());
+        self.lines.iter().cycle().skip(self.home(hash)).take(lines)
     }
 
     #[inline]
-    fn find(&self, hash: KeyHash) -> Option<Slot<'_>> {
+    fn find(&self, hash: KeyHash) -> Option<Slot<'_, COLD>> {
         match Self::probe(&self.lines[self.home(hash)], hash) {
             Probe::Found(slot) => Some(slot),
             Probe::Absent => None,
@@ -147,7 +221,7 @@ impl Table {
     }
 
     #[inline(never)]
-    fn find_beyond_home(&self, hash: KeyHash) -> Option<Slot<'_>> {
+    fn find_beyond_home(&self, hash: KeyHash) -> Option<Slot<'_, COLD>> {
         for line in self.probed_lines(hash).skip(1) {
             match Self::probe(line, hash) {
                 Probe::Found(slot) => return Some(slot),
@@ -159,13 +233,18 @@ impl Table {
     }
 
     #[inline]
-    fn probe(line: &Line, hash: KeyHash) -> Probe<'_> {
+    fn slot(line: &Line<SLOTS, COLD>, index: usize) -> Slot<'_, COLD> {
+        Slot { tag: &line.tags[index], word: &line.words[index], cold: &line.cold[index] }
+    }
+
+    #[inline]
+    fn probe(line: &Line<SLOTS, COLD>, hash: KeyHash) -> Probe<'_, COLD> {
         let mut empty = false;
-        for index in 0..SLOTS_PER_LINE {
+        for index in 0..SLOTS {
             // Acquire: a thread that sees a new owner's tag also sees that the old word is locked or replaced.
             let tag = line.tags[index].load(Ordering::Acquire);
             if tag == hash.tag {
-                return Probe::Found(Slot { tag: &line.tags[index], word: &line.words[index] });
+                return Probe::Found(Self::slot(line, index));
             }
             empty |= tag == 0;
         }
@@ -173,109 +252,69 @@ impl Table {
         if empty { Probe::Absent } else { Probe::NextLine }
     }
 
-    /// Replaces the TAT of the key by what `step` returns for the TAT and the current time. `None` leaves it
-    /// unchanged and writes nothing. Only for steps that move the TAT forward and do not overdraw.
-    ///
-    /// Returns `None` if the key has no slot, or if the slot is locked or contended; [`update`](Self::update) finds
-    /// out which.
+    /// Decides a charge on the state of its key, and replaces the state if it changes.
     #[inline]
-    pub(crate) fn try_advance<R>(
-        &self,
-        hash: KeyHash,
-        clock: &impl Clock,
-        step: impl Fn(Time, Time) -> (R, Option<Time>),
-    ) -> Option<R> {
-        // The clock is read before the word: all time between reading a word and exchanging it lets other threads
-        // win, and a cache line that moves between cores costs more than a slightly older time.
-        let now = clock.now();
-        let slot = self.find(hash)?;
-        let mut word = slot.word.load(Ordering::Acquire);
-        if slot.tag.load(Ordering::Relaxed) != hash.tag || word & LOCKED != 0 {
-            return None;
-        }
-        for _ in 0..MAX_ATTEMPTS {
-            let (answer, next) = step(at(word), now);
-            let Some(next) = next else { return Some(answer) };
-            let next = next.nanos() << 2;
-            match slot.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(answer),
-                // Another thread won. This core owns the cache line now: retry before another core takes it.
-                Err(changed) => word = changed,
-            }
-            if slot.tag.load(Ordering::Relaxed) != hash.tag || word & LOCKED != 0 {
-                return None;
-            }
-        }
-        None
-    }
-
-    /// Replaces the state of the key by what `step` returns for it. `None` leaves it unchanged and writes nothing.
-    pub(crate) fn update<R>(
-        &self,
-        hash: KeyHash,
-        mut step: impl FnMut(Tat) -> (R, Option<Tat>),
-    ) -> Updated<R> {
+    pub(crate) fn update(&self, hash: KeyHash, charge: &Charge<'_>, now: Time) -> Updated {
         let Some(slot) = self.find(hash) else { return Updated::Absent };
         for _ in 0..MAX_ATTEMPTS {
-            let word = slot.word.load(Ordering::Acquire);
-            if slot.tag.load(Ordering::Relaxed) != hash.tag {
-                // Another key has taken over the slot, so the state had expired.
+            let Some(before) = slot.read() else {
+                spin_loop();
+                continue;
+            };
+            if before.tag != hash.tag {
+                // Another key has taken over the slot, so the state had expired; or it has moved to the shard.
                 return Updated::Absent;
             }
-            if word & LOCKED != 0 {
-                std::hint::spin_loop();
-                continue;
+            let state = F::decode(&before);
+            let (decision, next) = F::apply(state, charge, now);
+            if next == Some(state) {
+                return Updated::Done(decision);
             }
-            let (answer, next) = step(unpack(hash.tag, word));
-            let Some(next) = next else { return Updated::Done(answer) };
-            let next = self.successor(word, next);
-            if slot.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                return Updated::Done(answer);
+            let next = next.and_then(|next| F::encode(next, hash.tag, &before, || self.horizon()));
+            let Some(next) = next else { return Updated::Absent };
+            if (next.tag, next.cold) == (before.tag, before.cold) {
+                if slot.exchange(before.word, next.word) {
+                    return Updated::Done(decision);
+                }
+            } else if slot.exchange(before.word, before.word | LOCKED) {
+                slot.unlock(&next);
+                return Updated::Done(decision);
             }
         }
         Updated::Busy
     }
 
-    /// Returns the word for a state that follows `word`. A TAT that moves back stays at or after the horizon.
-    #[inline]
-    fn successor(&self, word: u64, next: Tat) -> u64 {
-        let next = pack(next);
-        if next >= word { next } else { self.clamp_to_horizon(next) }
-    }
-
-    #[cold]
-    fn clamp_to_horizon(&self, next: u64) -> u64 {
-        self.horizon().max(at(next)).nanos() << 2 | next & OVERDRAWN
-    }
-
     /// Gives the key a slot: an empty one, or an expired one. The caller holds the lock of the key's shard, and the
-    /// key has neither a slot nor an entry there. Returns `false` if every probed slot is in use.
+    /// key has neither a slot nor an entry there. Returns `false` if every probed slot is in use, or if the state does
+    /// not fit one.
     ///
     /// A state that has expired already, as only a debit dated in the past creates, gets an empty slot or none. It
     /// need not be stored, and the next owner of a slot must write larger words than the previous one.
-    pub(crate) fn insert(&self, hash: KeyHash, state: Tat, now: Time) -> bool {
-        self.claim(hash, state, now, |tag, word| tag == 0 && word == 0)
-            || state.at <= now
-            || self.claim(hash, state, now, |tag, word| tag != 0 && at(word) < now)
+    pub(crate) fn insert(&self, hash: KeyHash, state: F::State, now: Time) -> bool {
+        self.claim(hash, state, now, |owner| owner.tag == 0 && owner.word == 0)
+            || F::fresh_at(state) <= now
+            || self.claim(hash, state, now, |owner| owner.tag != 0 && F::fresh_at(F::decode(owner)) < now)
     }
 
-    fn claim(&self, hash: KeyHash, state: Tat, now: Time, is_free: impl Fn(u64, u64) -> bool) -> bool {
+    fn claim(
+        &self,
+        hash: KeyHash,
+        state: F::State,
+        now: Time,
+        is_free: impl Fn(&Content<COLD>) -> bool,
+    ) -> bool {
         for line in self.probed_lines(hash) {
-            for index in 0..SLOTS_PER_LINE {
-                let (tag, word) = (&line.tags[index], &line.words[index]);
-                let seen = word.load(Ordering::Acquire);
-                let owner = tag.load(Ordering::Relaxed);
-                if seen & LOCKED != 0 || !is_free(owner, seen) {
+            for index in 0..SLOTS {
+                let slot = Self::slot(line, index);
+                let Some(owner) = slot.read().filter(&is_free) else { continue };
+                let Some(next) = F::encode(state, hash.tag, &owner, || self.horizon()) else { return false };
+                if !slot.exchange(owner.word, owner.word | LOCKED) {
                     continue;
                 }
-                if word.compare_exchange(seen, seen | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_err() {
-                    continue;
-                }
-                if owner != 0 {
+                if owner.tag != 0 {
                     self.horizon.fetch_max(now.nanos(), Ordering::AcqRel);
                 }
-                tag.store(hash.tag_with(state.digest), Ordering::Release);
-                word.store(pack(state), Ordering::Release);
+                slot.unlock(&next);
                 return true;
             }
         }
@@ -283,42 +322,36 @@ impl Table {
     }
 
     /// Returns the slot of the key and its tag, whatever the parameters that the state was written under.
-    fn find_any_digest(&self, hash: KeyHash) -> Option<(Slot<'_>, u64)> {
+    fn find_any_digest(&self, hash: KeyHash) -> Option<(Slot<'_, COLD>, u64)> {
         self.probed_lines(hash).find_map(|line| {
-            (0..SLOTS_PER_LINE).find_map(|index| {
+            (0..SLOTS).find_map(|index| {
                 let tag = line.tags[index].load(Ordering::Acquire);
-                hash.is_same_key(tag)
-                    .then(|| (Slot { tag: &line.tags[index], word: &line.words[index] }, tag))
+                hash.is_same_key(tag).then(|| (Self::slot(line, index), tag))
             })
         })
     }
 
     /// Locks the slot of the key, whatever the parameters that the state was written under. The caller holds the lock
     /// of the key's shard. Returns `None` if the key has no slot.
-    pub(crate) fn lock(&self, hash: KeyHash) -> Option<LockedSlot<'_>> {
+    pub(crate) fn lock(&self, hash: KeyHash) -> Option<LockedSlot<'_, F, SLOTS, COLD>> {
         loop {
             let (slot, tag) = self.find_any_digest(hash)?;
-            let word = slot.word.load(Ordering::Acquire);
-            if slot.tag.load(Ordering::Relaxed) != tag {
-                continue;
-            }
-            if word & LOCKED != 0 {
+            let Some(before) = slot.read() else {
                 yield_now();
                 continue;
-            }
-            if slot.word.compare_exchange(word, word | LOCKED, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                return Some(LockedSlot { table: self, slot, before: (tag, word), after: (tag, word) });
+            };
+            if before.tag == tag && slot.exchange(before.word, before.word | LOCKED) {
+                return Some(LockedSlot { table: self, slot, before, after: before });
             }
         }
     }
 
     /// Returns the state of the key, if it has a slot.
-    pub(crate) fn read(&self, hash: KeyHash) -> Option<Tat> {
+    pub(crate) fn read(&self, hash: KeyHash) -> Option<F::State> {
         loop {
             let (slot, tag) = self.find_any_digest(hash)?;
-            let word = slot.word.load(Ordering::Acquire);
-            if word & LOCKED == 0 && slot.tag.load(Ordering::Relaxed) == tag {
-                return Some(unpack(tag, word));
+            if let Some(content) = slot.read().filter(|content| content.tag == tag) {
+                return Some(F::decode(&content));
             }
             yield_now();
         }
@@ -326,40 +359,49 @@ impl Table {
 
     /// Returns how many slots hold a state that has not expired.
     pub(crate) fn live(&self, now: Time) -> usize {
-        let words = self.lines.iter().flat_map(|line| &line.words);
-        words.filter(|word| at(word.load(Ordering::Relaxed)) > now).count()
+        let slots = self.lines.iter().flat_map(|line| (0..SLOTS).map(|index| Self::slot(line, index)));
+        slots.filter_map(Slot::read).filter(|content| F::fresh_at(F::decode(content)) > now).count()
     }
 }
 
 /// A slot that no other thread can change. Dropping it writes the state that was set last, and unlocks the slot.
 #[derive(Debug)]
-pub(crate) struct LockedSlot<'t> {
-    table: &'t Table,
-    slot: Slot<'t>,
-    /// Tag and word.
-    before: (u64, u64),
-    after: (u64, u64),
+pub(crate) struct LockedSlot<'t, F, const SLOTS: usize, const COLD: usize> {
+    table: &'t Table<F, SLOTS, COLD>,
+    slot: Slot<'t, COLD>,
+    before: Content<COLD>,
+    after: Content<COLD>,
 }
 
-impl LockedSlot<'_> {
-    pub(crate) fn state(&self) -> Tat {
-        unpack(self.before.0, self.before.1)
+impl<F: Form<COLD>, const SLOTS: usize, const COLD: usize> LockedSlot<'_, F, SLOTS, COLD> {
+    pub(crate) fn state(&self) -> State {
+        F::to_core(F::decode(&self.before))
     }
 
-    pub(crate) fn set(&mut self, state: Tat) {
-        if state != self.state() {
-            let (tag, word) = self.before;
-            // A fresh state has no digest; the slot keeps the one it has.
-            let digest = if state.digest == 0 { tag & DIGEST_MASK } else { state.digest.into() };
-            self.after = (tag & !DIGEST_MASK | digest, self.table.successor(word, state));
+    /// Sets the next state. Returns `false` if it does not fit: then the key gives up its slot, and the caller puts the
+    /// state into the key's shard.
+    #[must_use]
+    pub(crate) fn set(&mut self, state: &State) -> bool {
+        let next = F::from_core(state);
+        if next == Some(F::decode(&self.before)) {
+            return true;
         }
+        let next =
+            next.and_then(|next| F::encode(next, self.before.tag, &self.before, || self.table.horizon()));
+        let fits = next.is_some();
+        self.after = next.unwrap_or_else(|| self.vacated());
+        fits
+    }
+
+    /// Returns the content of a slot that belongs to no key, because its tag has no digest.
+    fn vacated(&self) -> Content<COLD> {
+        let (tag, unused) = (self.before.tag & !DIGEST_MASK, F::State::default());
+        F::encode(unused, tag, &self.before, || self.table.horizon()).unwrap_or(self.before)
     }
 }
 
-impl Drop for LockedSlot<'_> {
+impl<F, const SLOTS: usize, const COLD: usize> Drop for LockedSlot<'_, F, SLOTS, COLD> {
     fn drop(&mut self) {
-        let (tag, word) = self.after;
-        self.slot.tag.store(tag, Ordering::Release);
-        self.slot.word.store(word, Ordering::Release);
+        self.slot.unlock(&self.after);
     }
 }

@@ -15,6 +15,10 @@ fn bucket() -> Limit {
     Limit::per_hour(1).build("bucket").expect("valid")
 }
 
+fn window() -> Limit {
+    Limit::per_hour(1).fixed_window().anchored().build("window").expect("valid")
+}
+
 fn log() -> Limit {
     Limit::per_hour(1).sliding_log().build("log").expect("valid")
 }
@@ -26,7 +30,7 @@ fn allowed(store: &MemoryStore, limit: &Limit, keys: std::ops::Range<usize>, now
 
 #[test]
 fn every_key_up_to_the_capacity_is_exact() {
-    for limit in [bucket(), log()] {
+    for limit in [bucket(), window(), log()] {
         let store = MemoryStore::config().max_keys(20_000).build();
         assert_eq!(allowed(&store, &limit, 0..20_000, NOW), 20_000);
         assert_eq!(allowed(&store, &limit, 0..20_000, NOW), 0, "every key is recorded");
@@ -37,7 +41,7 @@ fn every_key_up_to_the_capacity_is_exact() {
 
 #[test]
 fn expired_states_make_room_without_a_background_sweep() {
-    for limit in [bucket(), log()] {
+    for limit in [bucket(), window(), log()] {
         let store = MemoryStore::config().max_keys(2_000).build();
         for round in 0..20_u32 {
             let now = NOW + Duration::from_secs(3_601) * round;
@@ -81,7 +85,7 @@ fn similar_keys_are_distributed_evenly_under_every_seed() {
 
 #[test]
 fn far_more_keys_than_fit_are_evicted_counted_and_bounded() {
-    for limit in [bucket(), log()] {
+    for limit in [bucket(), window(), log()] {
         let store = MemoryStore::config().max_keys(1_000).build();
         assert_eq!(allowed(&store, &limit, 0..50_000, NOW), 50_000, "a new key is allowed");
         let stats = store.stats(NOW);

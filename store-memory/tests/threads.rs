@@ -27,7 +27,10 @@ fn in_parallel(work: impl Fn(usize) + Sync) {
 
 #[test]
 fn a_hot_key_admits_exactly_its_burst() {
-    for limit in [Limit::per_hour(100_000), Limit::per_hour(100_000).fixed_window()] {
+    let hourly = || Limit::per_hour(100_000);
+    for limit in
+        [hourly(), hourly().fixed_window(), hourly().fixed_window().anchored(), hourly().sliding_window()]
+    {
         let (limit, store, passed) =
             (limit.build("hot").expect("valid"), MemoryStore::new(), AtomicU64::new(0));
         in_parallel(|_| {
@@ -59,14 +62,22 @@ fn a_direct_limiter_admits_exactly_its_burst() {
 /// time. No key gets more than its burst and its refill.
 #[test]
 fn slot_takeovers_never_over_admit() {
+    let quick = || Limit::per(1, Duration::from_micros(50));
+    for limit in
+        [quick(), quick().fixed_window(), quick().fixed_window().anchored(), quick().sliding_window()]
+    {
+        take_over_slots(&limit.build("quick").expect("valid"));
+    }
+}
+
+fn take_over_slots(limit: &Limit) {
     const KEYS: usize = 64;
     let store = MemoryStore::config().max_keys(8).build();
-    let limit = Limit::per(1, Duration::from_micros(50)).build("quick").expect("valid");
     let clock = SystemClock::new();
     let start = clock.now();
     let passed: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     in_parallel(|thread| {
-        for round in 0..60_000 {
+        for round in 0..30_000 {
             let key = (round * 7 + thread * 13) % KEYS;
             let name = [u8::try_from(key).expect("small")];
             let allowed = store.charge_now(&limit.charge(&name), &clock).is_allowed();
@@ -85,8 +96,14 @@ fn slot_takeovers_never_over_admit() {
 /// Requests over two keys, single charges and refunds add up.
 #[test]
 fn requests_charges_and_refunds_add_up() {
-    let (store, limit) = (MemoryStore::config().max_keys(64).build(), Limit::per_day(1_000_000));
-    let limit = limit.build("balance").expect("valid");
+    let daily = || Limit::per_day(1_000_000);
+    for limit in [daily(), daily().fixed_window(), daily().sliding_window()] {
+        add_up(&limit.build("balance").expect("valid"));
+    }
+}
+
+fn add_up(limit: &Limit) {
+    let store = MemoryStore::config().max_keys(64).build();
     let (pairs, singles) = (AtomicU64::new(0), AtomicU64::new(0));
     in_parallel(|thread| {
         for round in 0..20_000_usize {

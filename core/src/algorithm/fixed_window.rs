@@ -21,13 +21,17 @@ pub(crate) struct FixedWindow {
 /// How much of the window that started at `start` is used. If nothing is, the state equals a fresh one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Window {
-    start: u64,
-    used: u64,
+    pub(super) start: u64,
+    pub(super) used: u64,
 }
 
 impl FixedWindow {
     pub(crate) fn new(count: u32, period: u64, anchored: bool) -> Self {
         Self { count, period, anchored }
+    }
+
+    pub(super) fn period(&self) -> u64 {
+        self.period
     }
 
     /// Returns the window at `now`. A clock that is set back does not reopen an earlier window.

@@ -4,6 +4,7 @@
 //! - `flow`: the algorithms whose whole state is one theoretical arrival time ([`Flow`]).
 //! - `interval_bucket`, `fixed_window`, `sliding_log`, `sliding_counter`, `sliding_window`, `smooth_warming_up`,
 //!   `concurrency`: the algorithms with a state of their own; each implements [`Decide`].
+//! - `windows`: the states of both window algorithms as plain numbers ([`Windows`]).
 //! - `balance`: arithmetic that they share; `sum_tree`: a sorted sequence with sums, for states of many entries.
 //!
 //! The validation of parameters is in the limit's builder.
@@ -19,6 +20,7 @@ mod sliding_log;
 mod sliding_window;
 mod smooth_warming_up;
 mod sum_tree;
+mod windows;
 
 use alloc::vec::Vec;
 
@@ -34,6 +36,7 @@ pub(crate) use sliding_window::SlidingWindow;
 pub(crate) use smooth_warming_up::SmoothWarmingUp;
 #[cfg(test)]
 pub(crate) use sum_tree::visits;
+pub use windows::Windows;
 
 use crate::charge::Operation;
 use crate::decision::Decision;
@@ -186,6 +189,21 @@ algorithms! {
 }
 
 impl Algorithm {
+    /// Returns the period of a fixed or sliding window.
+    #[inline]
+    pub(crate) fn window_period(&self) -> Option<u64> {
+        match self {
+            Self::FixedWindow(window) => Some(window.period()),
+            Self::SlidingWindow(window) => Some(window.period()),
+            Self::Flow(_)
+            | Self::IntervalBucket(_)
+            | Self::SlidingLog(_)
+            | Self::SlidingCounter(_)
+            | Self::SmoothWarmingUp(_)
+            | Self::Concurrency(_) => None,
+        }
+    }
+
     #[inline]
     pub(crate) fn as_flow(&self) -> Option<&Flow> {
         if let Self::Flow(flow) = self { Some(flow) } else { None }

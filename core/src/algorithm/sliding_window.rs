@@ -23,15 +23,19 @@ pub(crate) struct SlidingWindow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TwoWindows {
     /// The length of both windows.
-    period: u64,
-    start: u64,
-    previous: u64,
-    current: u64,
+    pub(super) period: u64,
+    pub(super) start: u64,
+    pub(super) previous: u64,
+    pub(super) current: u64,
 }
 
 impl SlidingWindow {
     pub(crate) fn new(count: u32, period: u64) -> Self {
         Self { count, period }
+    }
+
+    pub(super) fn period(&self) -> u64 {
+        self.period
     }
 
     /// Returns the windows at `now`. A clock that is set back stays in the later window.

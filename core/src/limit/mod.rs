@@ -188,6 +188,13 @@ impl Limit {
         if self.block == 0 { self.algorithm.as_flow() } else { None }
     }
 
+    /// Returns the period in nanoseconds if the limit is a fixed or sliding window without a block time. Stores can keep
+    /// its states as [`Windows`](crate::store::Windows).
+    #[inline]
+    pub fn window_period(&self) -> Option<u64> {
+        if self.block == 0 { self.algorithm.window_period() } else { None }
+    }
+
     /// Returns why the algorithm does not support an action. `None` if it does.
     pub fn refusal(&self, action: Action) -> Option<&'static str> {
         self.kind().refusal(action)

@@ -3,6 +3,7 @@
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p tollgate-store-memory --lib`
 
 mod slot_reuse;
+mod windows;
 
 use loom::sync::Arc;
 use loom::thread;

@@ -19,11 +19,11 @@ const SAMPLE: usize = 16;
 /// How many it examines if all of them are exhausted.
 const MAX_SAMPLE: usize = 128;
 
-/// Returns the bits it is given: map keys are keyed hashes already.
+/// Hashes a map key to bits of its own: map keys are keyed hashes already.
 #[derive(Clone, Copy, Debug, Default)]
-struct IdentityHasher(u64);
+struct KeyBits(u64);
 
-impl Hasher for IdentityHasher {
+impl Hasher for KeyBits {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -32,9 +32,11 @@ impl Hasher for IdentityHasher {
         unreachable!("the map's keys are u128 values");
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "the upper half selects the shard")]
-    fn write_u128(&mut self, hash: u128) {
-        self.0 = hash as u64;
+    /// A map places entries by the lowest bits, and tells neighbours apart by the highest ones. The lowest bits of a
+    /// map key are zero, and all keys of a shard share the lowest bits of the upper half. The rotation moves those to
+    /// where the map uses neither.
+    fn write_u128(&mut self, key: u128) {
+        self.0 = ((key >> 64) as u64).rotate_right(16);
     }
 }
 
@@ -94,7 +96,7 @@ pub(crate) struct Removed {
 
 /// A bounded map of states.
 pub(crate) struct Room {
-    entries: IndexMap<u128, Entry, BuildHasherDefault<IdentityHasher>>,
+    entries: IndexMap<u128, Entry, BuildHasherDefault<KeyBits>>,
     max_entries: usize,
     /// The index where the next sweep continues.
     cursor: usize,
@@ -183,4 +185,11 @@ impl Room {
             Some(_) | None => SAMPLE,
         }
     }
+}
+
+/// Returns the hash by which the map of a room finds a key.
+#[cfg(all(test, not(loom)))]
+pub(crate) fn map_hash(key: u128) -> u64 {
+    use std::hash::BuildHasher;
+    BuildHasherDefault::<KeyBits>::default().hash_one(key)
 }
