@@ -121,7 +121,9 @@ impl Inner {
         deadline: Instant,
     ) -> Result<Vec<Result<RunVerdict, StoreError>>, StoreError> {
         if let ([run], Some(call)) = (runs, takes::request_call(runs, &self.names, &self.timing, now)) {
-            let reply = self.topology.run(place, &call, deadline).await?;
+            let name = run.request().charges().first().map_or("", |charge| charge.limit().name());
+            let reply = self.topology.run(place, &call, deadline).await;
+            let reply = reply.map_err(|error| error::of_charge(error, name))?;
             return match takes::verdict(run, reply.value(), reply.server()) {
                 Some(verdict) => Ok(vec![verdict]),
                 None => self.decide_generally(place, runs, now, deadline).await,
