@@ -95,6 +95,6 @@ mod tests {
     #[test]
     fn an_unknown_name_is_an_error_that_lists_the_known_ones() {
         let problem = select(&["none"]).expect_err("unknown");
-        assert!(problem.contains("none") && problem.contains("few, scripts"), "{problem}");
+        assert!(problem.contains("none") && problem.contains("few, many, scripts"), "{problem}");
     }
 }
