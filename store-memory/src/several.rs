@@ -35,7 +35,7 @@ impl MemoryStore {
         let horizons = new.filter_map(|state| {
             let shard = &locked.shards.iter().find(|(index, _)| *index == self.shard_of(state.hash))?.1;
             let table = match Kept::of(state.limit) {
-                Kept::Tat => self.tats.horizon(),
+                Kept::Tat => self.tats().horizon(),
                 Kept::Windows => self.windows().horizon(),
                 Kept::Shard => Time::EPOCH,
             };
@@ -67,7 +67,7 @@ impl MemoryStore {
             .into_iter()
             .map(|(hash, limit)| {
                 let slot = match Kept::of(limit) {
-                    Kept::Tat => self.tats.lock(hash).map(AnySlot::Tat),
+                    Kept::Tat => self.tats().lock(hash).map(AnySlot::Tat),
                     Kept::Windows => self.windows().lock(hash).map(AnySlot::Windows),
                     Kept::Shard => None,
                 };
@@ -97,7 +97,7 @@ impl MemoryStore {
         }
         let change = Change { stored: (!is_new).then_some(before), entry };
         match Kept::of(limit) {
-            Kept::Tat => self.store(&self.tats, shard, hash, kind, change, now),
+            Kept::Tat => self.store(self.tats(), shard, hash, kind, change, now),
             Kept::Windows => self.store(self.windows(), shard, hash, kind, change, now),
             Kept::Shard => self.put(shard, hash, kind, change.entry, now),
         }

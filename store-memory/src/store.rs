@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64 as Counter, Ordering};
 
 use tollgate_core::store::{
     Capability, Export, Flow, IdempotencyRetention, ImmediateStore, Run, RunVerdict, State, Store,
-    decide_one_by_one,
+    WindowLimit, decide_one_by_one,
 };
 use tollgate_core::{
     AlgorithmKind, Charge, Clock, Decision, ErrorKind, Key, Limit, Request, StoreError, Time, Verdict,
@@ -42,7 +42,7 @@ const SLACK: usize = 64;
 /// ```
 pub struct MemoryStore {
     pub(crate) hasher: KeyHasher,
-    pub(crate) tats: TatTable,
+    tats: OnceLock<TatTable>,
     windows: OnceLock<WindowsTable>,
     /// How many slots each table has.
     slots: usize,
@@ -70,8 +70,8 @@ impl MemoryStore {
         let slots = config.keys.saturating_mul(7) / 4;
         Self {
             hasher: KeyHasher::new(),
-            tats: TatTable::new(slots),
-            // Loom does not know that the cell synchronizes the threads that share what is in it.
+            // Loom does not know that the cells synchronize the threads that share what is in them.
+            tats: if cfg!(loom) { OnceLock::from(TatTable::new(slots)) } else { OnceLock::new() },
             windows: if cfg!(loom) { OnceLock::from(WindowsTable::new(slots)) } else { OnceLock::new() },
             slots,
             shards: (0..config.shards).map(|_| Mutex::new(Shard::new(per_shard))).collect(),
@@ -84,7 +84,7 @@ impl MemoryStore {
     /// Returns how full the store is at `now`. Scans every slot: for dashboards, not for the hot path.
     pub fn stats(&self, now: Time) -> Stats {
         Stats {
-            live_keys: self.tats.live(now)
+            live_keys: self.tats.get().map_or(0, |tats| tats.live(now))
                 + self.windows.get().map_or(0, |windows| windows.live(now))
                 + self.shards.iter().map(|shard| lock(shard).live(now)).sum::<usize>(),
             table_bytes: self.table_bytes(),
@@ -102,7 +102,7 @@ impl MemoryStore {
     }
 
     fn table_bytes(&self) -> usize {
-        self.tats.bytes() + self.windows.get().map_or(0, WindowsTable::bytes)
+        self.tats.get().map_or(0, TatTable::bytes) + self.windows.get().map_or(0, WindowsTable::bytes)
     }
 
     #[expect(clippy::cast_possible_truncation, reason = "any bits of the hash will do")]
@@ -125,7 +125,7 @@ impl MemoryStore {
         let hash = self.hasher.hash(charge);
         if flow.is_plain(charge) {
             let cost = charge.cost();
-            let taken = self.tats.try_advance(hash, clock, |at, now| {
+            let taken = self.tats().try_advance(hash, clock, |at, now| {
                 let take = flow.take(at, now, cost);
                 (take, take.next())
             });
@@ -139,15 +139,33 @@ impl MemoryStore {
     /// Decides any charge on a TAT, where the hot path could not: not a plain take, no slot, or a contended slot.
     #[inline(never)]
     fn charge_tat_slow(&self, charge: &Charge<'_>, hash: KeyHash, now: Time) -> Decision {
-        self.charge_in(&self.tats, charge, hash, now)
+        self.charge_in(self.tats(), charge, hash, now)
     }
 
-    /// Decides one charge on windows.
-    #[inline]
-    fn charge_windows(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
+    /// Decides one charge on windows: the hot path. A function of its own, like [`charge_state`](Self::charge_state), so
+    /// that the hot path of TATs is small.
+    #[inline(never)]
+    fn charge_windows(&self, limit: WindowLimit<'_>, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
         let hash = self.hasher.hash(charge);
         // The clock is read before the state: reading it stalls the memory accesses that follow.
         let now = clock.now();
+        if limit.is_plain(charge) {
+            let cost = charge.cost();
+            let taken = self.windows().try_take(hash, |windows| {
+                let take = limit.take(windows, now, cost)?;
+                Some((take, take.next(cost)))
+            });
+            if let Some(take) = taken {
+                return limit.answer(&take, cost);
+            }
+        }
+        self.charge_windows_slow(charge, hash, now)
+    }
+
+    /// Decides any charge on windows, where the hot path could not: not a plain take, no slot, a contended slot, or no
+    /// window under way.
+    #[inline(never)]
+    fn charge_windows_slow(&self, charge: &Charge<'_>, hash: KeyHash, now: Time) -> Decision {
         self.charge_in(self.windows(), charge, hash, now)
     }
 
@@ -258,14 +276,20 @@ impl MemoryStore {
         }
     }
 
-    /// Returns the table of windows. It is allocated once it is needed.
+    /// Returns the table of TATs. A table is allocated once it is needed.
+    #[inline]
+    pub(crate) fn tats(&self) -> &TatTable {
+        self.tats.get_or_init(|| TatTable::new(self.slots))
+    }
+
+    /// Returns the table of windows.
     #[inline]
     pub(crate) fn windows(&self) -> &WindowsTable {
         self.windows.get_or_init(|| WindowsTable::new(self.slots))
     }
 
     /// Decides one charge on a state that no table keeps.
-    #[inline]
+    #[inline(never)]
     fn charge_state(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
         let hash = self.hasher.hash(charge);
         // The clock is read before the lock is taken: reading it stalls the memory accesses that follow.
@@ -308,7 +332,7 @@ pub(crate) enum Kept {
 
 impl Kept {
     pub(crate) fn of(limit: &Limit) -> Self {
-        match (limit.as_flow(), limit.window_period()) {
+        match (limit.as_flow(), limit.as_window()) {
             (Some(_), _) => Self::Tat,
             (None, Some(_)) => Self::Windows,
             (None, None) => Self::Shard,
@@ -336,10 +360,12 @@ impl Default for MemoryStore {
 impl ImmediateStore for MemoryStore {
     #[inline]
     fn charge_now(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
-        match charge.limit().as_flow() {
-            Some(flow) => self.charge_tat(flow, charge, clock),
-            None if charge.limit().window_period().is_some() => self.charge_windows(charge, clock),
-            None => self.charge_state(charge, clock),
+        if let Some(flow) = charge.limit().as_flow() {
+            self.charge_tat(flow, charge, clock)
+        } else if let Some(window) = charge.limit().as_window() {
+            self.charge_windows(window, charge, clock)
+        } else {
+            self.charge_state(charge, clock)
         }
     }
 
@@ -393,7 +419,7 @@ impl Store for MemoryStore {
         // Under the lock, no state moves between a table and the shard.
         let shard = lock(&self.shards[self.shard_of(hash)]);
         let in_table = match Kept::of(limit) {
-            Kept::Tat => self.tats.read(hash).map(State::from_flow),
+            Kept::Tat => self.tats().read(hash).map(State::from_flow),
             Kept::Windows => self.windows().read(hash).map(State::from_windows),
             Kept::Shard => None,
         };

@@ -5,6 +5,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::windows::Windows;
 use super::{AlgorithmKind, Balance, Decide, nanos_until, saturate, take_up_to_cost};
 use crate::charge::{Action, Operation};
 use crate::decision::{Decision, Outcome};
@@ -30,8 +31,27 @@ impl FixedWindow {
         Self { count, period, anchored }
     }
 
+    #[inline]
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    #[inline]
     pub(super) fn period(&self) -> u64 {
         self.period
+    }
+
+    /// Returns how much is used if the window is under way and has this limit's period. `None` otherwise.
+    #[inline]
+    pub(super) fn used_now(&self, windows: &Windows, now: Time) -> Option<u64> {
+        let (start, now) = (windows.start.nanos(), now.nanos());
+        let is_current = if self.anchored {
+            start <= now && now - start < self.period
+        } else {
+            // A start may be unaligned if the clock was set back and the period changed since.
+            now.checked_sub(start) == Some(now % self.period)
+        };
+        (is_current && windows.period == self.period).then_some(windows.current)
     }
 
     /// Returns the window at `now`. A clock that is set back does not reopen an earlier window.
@@ -60,7 +80,7 @@ impl FixedWindow {
     }
 
     #[inline]
-    fn take(&self, window: &mut Window, now: Time, cost: u32) -> Decision {
+    pub(super) fn take(&self, window: &mut Window, now: Time, cost: u32) -> Decision {
         let needed = cost.max(1);
         if needed > self.count {
             return self.decision(window, now, Outcome::NeverFits, 0);

@@ -4,7 +4,8 @@
 //! - `flow`: the algorithms whose whole state is one theoretical arrival time ([`Flow`]).
 //! - `interval_bucket`, `fixed_window`, `sliding_log`, `sliding_counter`, `sliding_window`, `smooth_warming_up`,
 //!   `concurrency`: the algorithms with a state of their own; each implements [`Decide`].
-//! - `windows`: the states of both window algorithms as plain numbers ([`Windows`]).
+//! - `windows`: the states of both window algorithms as plain numbers ([`Windows`]); `window_take`: the fast path for the
+//!   most frequent operation on them.
 //! - `balance`: arithmetic that they share; `sum_tree`: a sorted sequence with sums, for states of many entries.
 //!
 //! The validation of parameters is in the limit's builder.
@@ -20,6 +21,7 @@ mod sliding_log;
 mod sliding_window;
 mod smooth_warming_up;
 mod sum_tree;
+mod window_take;
 mod windows;
 
 use alloc::vec::Vec;
@@ -36,6 +38,7 @@ pub(crate) use sliding_window::SlidingWindow;
 pub(crate) use smooth_warming_up::SmoothWarmingUp;
 #[cfg(test)]
 pub(crate) use sum_tree::visits;
+pub use window_take::{WindowLimit, WindowTake};
 pub use windows::Windows;
 
 use crate::charge::Operation;
@@ -189,12 +192,11 @@ algorithms! {
 }
 
 impl Algorithm {
-    /// Returns the period of a fixed or sliding window.
     #[inline]
-    pub(crate) fn window_period(&self) -> Option<u64> {
+    pub(crate) fn as_window(&self) -> Option<WindowLimit<'_>> {
         match self {
-            Self::FixedWindow(window) => Some(window.period()),
-            Self::SlidingWindow(window) => Some(window.period()),
+            Self::FixedWindow(window) => Some(window.into()),
+            Self::SlidingWindow(window) => Some(window.into()),
             Self::Flow(_)
             | Self::IntervalBucket(_)
             | Self::SlidingLog(_)

@@ -6,6 +6,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+use super::windows::Windows;
 use super::{AlgorithmKind, Balance, Decide, nanos_until, saturate, take_up_to_cost};
 use crate::charge::{Action, Operation};
 use crate::decision::{Decision, Outcome};
@@ -34,8 +35,23 @@ impl SlidingWindow {
         Self { count, period }
     }
 
+    #[inline]
+    pub(super) fn count(&self) -> u32 {
+        self.count
+    }
+
+    #[inline]
     pub(super) fn period(&self) -> u64 {
         self.period
+    }
+
+    /// Returns how much counts against the limit if the window is under way and has this limit's period. `None`
+    /// otherwise.
+    #[inline]
+    pub(super) fn used_now(&self, windows: &Windows, now: Time) -> Option<u64> {
+        let elapsed = now.nanos().checked_sub(windows.start.nanos())?;
+        (elapsed < self.period && windows.period == self.period)
+            .then(|| windows.current.saturating_add(self.weighted(windows.previous, elapsed)))
     }
 
     /// Returns the windows at `now`. A clock that is set back stays in the later window.
@@ -61,11 +77,13 @@ impl SlidingWindow {
     /// Returns the weighted count of the previous window.
     #[inline]
     fn carried(&self, windows: &TwoWindows, now: Time) -> u64 {
-        if windows.previous == 0 {
-            return 0;
-        }
-        let elapsed = now.nanos().saturating_sub(windows.start).min(self.period);
-        scale_up(windows.previous, self.period - elapsed, self.period)
+        self.weighted(windows.previous, now.nanos().saturating_sub(windows.start).min(self.period))
+    }
+
+    /// Returns how much of the previous window counts when so much of the current one has elapsed.
+    #[inline]
+    fn weighted(&self, previous: u64, elapsed: u64) -> u64 {
+        if previous == 0 { 0 } else { scale_up(previous, self.period - elapsed, self.period) }
     }
 
     /// Returns how much counts against the limit.
@@ -75,6 +93,7 @@ impl SlidingWindow {
     }
 
     /// Returns when a take of `cost` can pass, if no other charge comes first.
+    #[cold]
     fn passes_at(&self, windows: &TwoWindows, cost: u32) -> u64 {
         // The offset into a window at which the weighted count of the window before it, `previous`, drops to `room`.
         let offset = |room: u64, previous: u64| {
@@ -112,7 +131,14 @@ impl SlidingWindow {
 
     #[inline]
     fn take(&self, windows: &mut TwoWindows, now: Time, cost: u32) -> Decision {
-        let (needed, used) = (cost.max(1), self.used(windows, now));
+        self.take_used(windows, self.used(windows, now), now, cost)
+    }
+
+    /// Takes from windows of which `used` counts against the limit.
+    #[inline(always)]
+    #[expect(clippy::inline_always, reason = "a call would cost a tenth of a check")]
+    pub(super) fn take_used(&self, windows: &mut TwoWindows, used: u64, now: Time, cost: u32) -> Decision {
+        let needed = cost.max(1);
         if needed > self.count {
             return self.decision_with(windows, used, now, Outcome::NeverFits, 0, 0);
         }

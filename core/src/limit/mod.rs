@@ -15,7 +15,7 @@ pub use builder::LimitBuilder;
 pub use error::LimitError;
 pub use parameters::Parameters;
 
-use crate::algorithm::{Algorithm, AlgorithmKind, Flow};
+use crate::algorithm::{Algorithm, AlgorithmKind, Flow, WindowLimit};
 use crate::charge::{Action, Charge};
 use crate::key::{Key, fnv1a};
 
@@ -188,11 +188,11 @@ impl Limit {
         if self.block == 0 { self.algorithm.as_flow() } else { None }
     }
 
-    /// Returns the period in nanoseconds if the limit is a fixed or sliding window without a block time. Stores can keep
-    /// its states as [`Windows`](crate::store::Windows).
+    /// Returns the algorithm if it is a fixed or sliding window, and the limit has no block time. Stores can keep such a
+    /// state as [`Windows`](crate::store::Windows).
     #[inline]
-    pub fn window_period(&self) -> Option<u64> {
-        if self.block == 0 { self.algorithm.window_period() } else { None }
+    pub fn as_window(&self) -> Option<WindowLimit<'_>> {
+        if self.block == 0 { self.algorithm.as_window() } else { None }
     }
 
     /// Returns why the algorithm does not support an action. `None` if it does.

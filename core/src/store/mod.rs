@@ -14,7 +14,7 @@
 //! - [`Capability`] (`capability`): what a store can do, as data.
 //! - [`State`], [`Snapshot`], [`settle`], [`state_indexes`]: the pure functions that every store agrees with.
 //! - [`Flow`], [`Tat`], [`PlainTake`]: algorithms whose whole state is one theoretical arrival time.
-//! - [`Windows`]: the states of fixed and sliding windows as plain numbers.
+//! - [`WindowLimit`], [`Windows`], [`WindowTake`]: fixed and sliding windows, whose state is a few plain numbers.
 //! - [`Parameters`]: a limit's parameters, to send to a server.
 //! - [`RawDecision`]: decisions from raw numbers, and decisions that no store was asked for.
 //! - [`OwnedRequest`], [`OwnedCharge`], [`OwnedKey`] (`owned`): requests that outlive their caller.
@@ -41,7 +41,7 @@ pub use export::{Export, apply_then_export};
 pub use owned::{OwnedCharge, OwnedKey, OwnedRequest};
 pub use places::{Part, Places};
 
-pub use crate::algorithm::{Flow, PlainTake, Tat, Windows};
+pub use crate::algorithm::{Flow, PlainTake, Tat, WindowLimit, WindowTake, Windows};
 pub use crate::decision::RawDecision;
 pub use crate::limit::Parameters;
 pub use crate::settle::{settle, state_indexes};

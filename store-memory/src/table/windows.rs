@@ -16,16 +16,23 @@
 use tollgate_core::store::{State, Windows};
 use tollgate_core::{Charge, Decision, Time};
 
-use super::{Content, Form};
-use crate::key_hash::with_digest;
+use super::{Content, Form, MAX_ATTEMPTS, WindowsTable};
+use crate::key_hash::{KeyHash, with_digest};
+use crate::sync::Ordering;
 
 const CURRENT_BITS: u32 = 31;
+const CURRENT: u64 = ((1 << CURRENT_BITS) - 1) << 1;
 const VERSION_SHIFT: u32 = CURRENT_BITS + 1;
 const PREVIOUS_BITS: u32 = 30;
 const PREVIOUS: u64 = (1 << PREVIOUS_BITS) - 1;
 const EXPONENT_BITS: u32 = 5;
 const DIGITS_SHIFT: u32 = PREVIOUS_BITS + EXPONENT_BITS;
 const SLIDING: u64 = 1;
+
+#[inline]
+fn current(word: u64) -> u64 {
+    (word & CURRENT) >> 1
+}
 
 /// Packs a period above the bits of the previous count. `None` if it has too many digits.
 fn pack_period(period: u64) -> Option<u64> {
@@ -77,7 +84,7 @@ impl Form<2> for WindowsForm {
             start: Time::from_nanos(start >> 2),
             period: unpack_period(rest),
             previous: rest & PREVIOUS,
-            current: content.word >> 1 & ((1 << CURRENT_BITS) - 1),
+            current: current(content.word),
         };
         if windows.is_unused() { Windows::default() } else { windows }
     }
@@ -127,6 +134,37 @@ impl Form<2> for WindowsForm {
     fn may_return(before: &State, after: &State) -> bool {
         let start = |state: &State| state.as_windows().map(|windows| windows.start);
         start(before) != start(after)
+    }
+}
+
+impl WindowsTable {
+    /// Replaces the count of the key's current window by what `step` returns for its windows. `None` as the next count
+    /// leaves it unchanged and writes nothing. `step` returns `None` if more than the count has to change.
+    ///
+    /// Returns `None` then, and if the key has no slot, or if the slot is locked or contended;
+    /// [`update`](Self::update) finds out which.
+    #[inline]
+    pub(crate) fn try_take<R>(
+        &self,
+        hash: KeyHash,
+        step: impl Fn(&Windows) -> Option<(R, Option<u64>)>,
+    ) -> Option<R> {
+        let slot = self.find(hash)?;
+        let content = slot.read().filter(|content| content.tag == hash.tag)?;
+        let (mut windows, mut word) = (WindowsForm::decode(&content), content.word);
+        for _ in 0..MAX_ATTEMPTS {
+            let (answer, next) = step(&windows)?;
+            let Some(next) = next else { return Some(answer) };
+            let next = word & !CURRENT | next << 1;
+            match slot.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Some(answer),
+                // Another thread took from the same window, and this core owns the cache line now.
+                Err(changed) if (changed ^ word) & !CURRENT == 0 => word = changed,
+                Err(_) => return None,
+            }
+            windows.current = current(word);
+        }
+        None
     }
 }
 
