@@ -15,7 +15,7 @@
 //!
 //! For `memory`, limiters with their state in this process:
 //!
-//! - `memory`: subjects, workloads and claims
+//! - `memory`: workloads, subjects and claims
 //! - `subject`: what is measured
 //! - `tollgate`, `floor`, `peers`: the subjects
 //! - `alloc`: counts live bytes, for the memory per key
@@ -51,7 +51,7 @@ use std::time::Duration;
 use measure::Plan;
 
 const USAGE: &str = "\
-usage: tollgate-bench memory [--rounds N] [--quick]
+usage: tollgate-bench memory [--rounds N] [--quick] [--only NAME]...
        tollgate-bench redis [--rounds N] [--quick] [--only NAME]... [--server URL]
        tollgate-bench resilience [--rounds N] [--quick] [--only NAME]...
        tollgate-bench cassandra [--rounds N] [--quick] [URL]
@@ -75,7 +75,7 @@ usage: tollgate-bench memory [--rounds N] [--quick]
   --cassandra   also measures sync rounds with a Cassandra node, which is started for the run";
 
 enum Command {
-    Memory(Plan),
+    Memory { plan: Plan, only: Vec<String> },
     Redis { plan: Plan, server: Option<String>, only: Vec<String> },
     Resilience { plan: Plan, only: Vec<String> },
     Sync { plan: Plan, cassandra: bool },
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let done = match command {
-        Command::Memory(plan) => memory::run(plan),
+        Command::Memory { plan, only } => memory::run(plan, &only),
         Command::Redis { plan, server, only } => redis::run(plan, server, &only),
         Command::Resilience { plan, only } => resilience::run(plan, &only),
         Command::Sync { plan, cassandra } => sync::run(plan, cassandra),
@@ -120,7 +120,9 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
             "--rounds" => rounds = Some(arguments.next()?.parse().ok().filter(|&n| n > 0)?),
             "--quick" => quick = true,
             "--cassandra" if subcommand == "sync" => cassandra = true,
-            "--only" if ["redis", "resilience"].contains(&&*subcommand) => only.push(arguments.next()?),
+            "--only" if ["memory", "redis", "resilience"].contains(&&*subcommand) => {
+                only.push(arguments.next()?);
+            }
             "--server" if subcommand == "redis" => server = Some(arguments.next()?),
             url if subcommand == "cassandra" && url.starts_with("cassandra://") => server = Some(argument),
             _ => return None,
@@ -128,7 +130,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
     }
     let plan = Plan { rounds: rounds.unwrap_or(if quick { 3 } else { 7 }), quick };
     match subcommand.as_str() {
-        "memory" => Some(Command::Memory(plan)),
+        "memory" => Some(Command::Memory { plan, only }),
         "redis" => Some(Command::Redis { plan, server, only }),
         "resilience" => Some(Command::Resilience { plan, only }),
         "sync" => Some(Command::Sync { plan, cassandra }),

@@ -63,8 +63,8 @@ pub struct Contestant {
     pub name: &'static str,
     pub direct: Option<Direct>,
     pub keyed: Option<Keyed>,
-    /// Measured on the hot key only: a variation of another row.
-    pub hot_only: bool,
+    /// The workloads that it is measured on. `None`: all that need a form that it has.
+    pub workloads: Option<&'static [&'static str]>,
     /// Another project's limiter: if it cannot do a workload, that is a finding, not an error.
     pub peer: bool,
 }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tollgate::memory::{DirectLimiter, MemoryStore};
 use tollgate::store::Store;
@@ -10,7 +11,9 @@ use tollgate::{Limit, LimitBuilder, Limiter};
 
 use crate::subject::{Quota, Subject, Traffic};
 
-/// The largest count of a limit; no run reaches it.
+/// The largest count of a log; no key of many reaches it.
+const LOG_COUNT: u32 = 100_000;
+/// The largest count of any other limit; no run reaches it.
 const MAX_COUNT: u32 = 1_000_000_000;
 
 fn limit(traffic: Traffic, algorithm: fn(LimitBuilder) -> LimitBuilder) -> Limit {
@@ -42,9 +45,44 @@ pub fn async_on<S: Store + 'static>(store: S, limit: Limit) -> Box<dyn Subject> 
     Box::new(Async { limiter: Limiter::new(store), limit })
 }
 
-/// The same as [`keyed`], with a sliding window instead of a bucket.
-pub fn window(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
-    Box::new(Keyed { limiter: limiter(keys), limit: limit(traffic, LimitBuilder::sliding_window) })
+/// The same as [`keyed`], with another algorithm.
+pub fn keyed_by(
+    traffic: Traffic,
+    keys: usize,
+    algorithm: fn(LimitBuilder) -> LimitBuilder,
+) -> Box<dyn Subject> {
+    Box::new(Keyed { limiter: limiter(keys), limit: limit(traffic, algorithm) })
+}
+
+/// A token bucket per key that blocks a key after a denial. It refills slowly, so that its state lasts for the run.
+pub fn blocking(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
+    let limit =
+        Limit::per(1_000, traffic.quota().period).burst(MAX_COUNT / 2).block_for(Duration::from_secs(60));
+    Box::new(Keyed { limiter: limiter(keys), limit: limit.build("bench").expect("a valid limit") })
+}
+
+/// A token bucket per key whose units take no whole number of nanoseconds.
+pub fn uneven(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
+    let limit = Limit::per(MAX_COUNT - 1, traffic.quota().period).build("bench").expect("a valid limit");
+    Box::new(Keyed { limiter: limiter(keys), limit })
+}
+
+/// A sliding log per key. It keeps an entry per check, so that it grows during a run.
+pub fn log(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
+    let limit = Limit::per(LOG_COUNT, traffic.quota().period).sliding_log().build("bench");
+    Box::new(Keyed { limiter: limiter(keys), limit: limit.expect("a valid limit") })
+}
+
+/// A smooth limiter that warms up per key. Its callers may wait for their start: the next one pays for the last.
+pub fn warming_up(traffic: Traffic, keys: usize) -> Box<dyn Subject> {
+    let warming_up = |limit: LimitBuilder| limit.warm_up(Duration::from_secs(1_000));
+    Box::new(Queued { limiter: limiter(keys), limit: limit(traffic, warming_up) })
+}
+
+/// A concurrency limit per key of which one slot stays in use. A check acquires and releases another one.
+pub fn concurrency(_: Traffic, keys: usize) -> Box<dyn Subject> {
+    let limit = Limit::concurrent(8).lease(Duration::from_secs(1_000)).build("bench").expect("a valid limit");
+    Box::new(Slots { limiter: limiter(keys), limit })
 }
 
 struct Direct(DirectLimiter);
@@ -63,6 +101,34 @@ struct Keyed {
 impl Subject for Keyed {
     fn check(&self, key: &str) -> bool {
         self.limiter.check_now(&self.limit, key).is_allowed()
+    }
+}
+
+struct Queued {
+    limiter: Limiter<MemoryStore>,
+    limit: Limit,
+}
+
+impl Subject for Queued {
+    fn check(&self, key: &str) -> bool {
+        let charge = self.limit.charge(key).with_max_wait(Duration::from_secs(1_000));
+        self.limiter.charge_now(charge).is_ok_and(|decision| decision.is_allowed())
+    }
+}
+
+struct Slots {
+    limiter: Limiter<MemoryStore>,
+    limit: Limit,
+}
+
+impl Subject for Slots {
+    fn check(&self, key: &str) -> bool {
+        let lease = self.limiter.acquire_lease_now(&self.limit, key).expect("the limit has leases");
+        let (is_admitted, free) = (lease.decision().is_allowed(), lease.decision().remaining());
+        if free < self.limit.capacity() - 1 {
+            self.limiter.release_now(lease);
+        }
+        is_admitted
     }
 }
 

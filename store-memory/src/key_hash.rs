@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
-use tollgate_core::Charge;
+use tollgate_core::{Charge, Limit};
 
 use crate::table::digest_of_period;
 
@@ -22,6 +22,9 @@ pub(crate) struct KeyHash {
     /// under the same parameters.
     pub(crate) tag: u64,
 }
+
+/// The digest of limits whose states are not in a table.
+pub(crate) const NO_DIGEST: u16 = 1;
 
 /// The bits of a tag that hold the digest of the limit's parameters.
 pub(crate) const DIGEST_MASK: u64 = 0xffff;
@@ -87,19 +90,25 @@ impl KeyHasher {
         Self { position: Seed::random(), tag: Seed::random() }
     }
 
+    /// Hashes the key of a charge. `digest` is that of its limit's parameters.
     #[inline(always)]
     #[expect(clippy::inline_always, reason = "a call would cost a twentieth of a check")]
-    pub(crate) fn hash(&self, charge: &Charge<'_>) -> KeyHash {
-        let digest = match charge.limit().as_flow() {
-            Some(flow) => flow.digest(),
-            None => charge.limit().as_window().map_or(1, |window| digest_of_period(window.period())),
-        };
+    pub(crate) fn hash(&self, charge: &Charge<'_>, digest: u16) -> KeyHash {
         let (limit, key) = (charge.limit().id(), charge.key());
         // The limit's id is mixed in after the key is hashed. Before, it would only be added to the bytes of the key,
         // and an attacker who knows the names of two limits could choose a key that cancels it out.
         let hash = |seed: &Seed| seed.hash(key.namespace(), key.entity()) ^ limit;
         let position = mix(hash(&self.position));
         KeyHash { position, tag: hash(&self.tag) & !DIGEST_MASK | u64::from(digest) }
+    }
+}
+
+/// Returns the digest of a limit's parameters that tags contain. Never zero.
+pub(crate) fn digest(limit: &Limit) -> u16 {
+    match (limit.as_flow(), limit.as_window()) {
+        (Some(flow), _) => flow.digest(),
+        (None, Some(window)) => digest_of_period(window.period()),
+        (None, None) => NO_DIGEST,
     }
 }
 

@@ -14,11 +14,11 @@ use tollgate_core::{
 
 use crate::config::Config;
 use crate::idempotency::{IdempotencyRecords, RETENTION};
-use crate::key_hash::{KeyHash, KeyHasher};
+use crate::key_hash::{KeyHash, KeyHasher, NO_DIGEST, digest};
 use crate::shard::{Entry, Shard, Usage};
 use crate::stats::{Evictions, Stats};
 use crate::sync::{Mutex, lock, yield_now};
-use crate::table::{Form, Table, TatTable, Updated, WindowsTable};
+use crate::table::{Form, Table, TatTable, Updated, WindowsTable, digest_of_period};
 
 /// How many shards, each with a lock of its own, record verdicts by idempotency key.
 const IDEMPOTENCY_SHARDS: usize = 16;
@@ -115,14 +115,14 @@ impl MemoryStore {
     #[cfg(all(loom, test))]
     pub(crate) fn key_in_shard(&self, limit: &Limit, shard: usize, name: &str) -> String {
         let mut keys = (0..).map(|number| format!("{name} {number}"));
-        keys.find(|key| self.shard_of(self.hasher.hash(&limit.charge(key))) == shard)
+        keys.find(|key| self.shard_of(self.hasher.hash(&limit.charge(key), digest(limit))) == shard)
             .expect("every shard has keys")
     }
 
     /// Decides one charge on a TAT: the hot path.
     #[inline]
     fn charge_tat(&self, flow: &Flow, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
-        let hash = self.hasher.hash(charge);
+        let hash = self.hasher.hash(charge, flow.digest());
         if flow.is_plain(charge) {
             let cost = charge.cost();
             let taken = self.tats().try_advance(hash, clock, |at, now| {
@@ -146,24 +146,21 @@ impl MemoryStore {
     /// that the hot path of TATs is small.
     #[inline(never)]
     fn charge_windows(&self, limit: WindowLimit<'_>, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
-        let hash = self.hasher.hash(charge);
+        let hash = self.hasher.hash(charge, digest_of_period(limit.period()));
         // The clock is read before the state: reading it stalls the memory accesses that follow.
         let now = clock.now();
         if limit.is_plain(charge) {
             let cost = charge.cost();
-            let taken = self.windows().try_take(hash, |windows| {
-                let take = limit.take(windows, now, cost)?;
-                Some((take, take.next(cost)))
-            });
+            let taken = self.windows().try_take(hash, cost, |windows| limit.take(windows, now, cost));
             if let Some(take) = taken {
-                return limit.answer(&take, cost);
+                return limit.answer(&take, now, cost);
             }
         }
         self.charge_windows_slow(charge, hash, now)
     }
 
-    /// Decides any charge on windows, where the hot path could not: not a plain take, no slot, a contended slot, or no
-    /// window under way.
+    /// Decides any charge on windows, where the hot path could not: not an allowed plain take, no slot, a contended slot,
+    /// or no window under way.
     #[inline(never)]
     fn charge_windows_slow(&self, charge: &Charge<'_>, hash: KeyHash, now: Time) -> Decision {
         self.charge_in(self.windows(), charge, hash, now)
@@ -291,7 +288,7 @@ impl MemoryStore {
     /// Decides one charge on a state that no table keeps.
     #[inline(never)]
     fn charge_state(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
-        let hash = self.hasher.hash(charge);
+        let hash = self.hasher.hash(charge, NO_DIGEST);
         // The clock is read before the lock is taken: reading it stalls the memory accesses that follow.
         let now = clock.now();
         let (mut shard, kind) = (lock(&self.shards[self.shard_of(hash)]), charge.limit().kind());
@@ -415,7 +412,7 @@ impl Store for MemoryStore {
     }
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
-        let hash = self.hasher.hash(&limit.charge(key));
+        let hash = self.hasher.hash(&limit.charge(key), digest(limit));
         // Under the lock, no state moves between a table and the shard.
         let shard = lock(&self.shards[self.shard_of(hash)]);
         let in_table = match Kept::of(limit) {
@@ -444,7 +441,7 @@ mod tests {
         for _ in 0..4 {
             let store = MemoryStore::config().max_keys(1).build();
             let hashes = (0..)
-                .map(|number| store.hasher.hash(&limit.charge(&format!("user-{number:07}"))))
+                .map(|number| store.hasher.hash(&limit.charge(&format!("user-{number:07}")), NO_DIGEST))
                 .filter(|hash| store.shard_of(*hash) == 7)
                 .map(|hash| map_hash(hash.map_key()));
             let hashes: Vec<u64> = hashes.take(4_096).collect();

@@ -23,5 +23,5 @@ pub fn all() -> Vec<Contestant> {
 }
 
 fn peer(name: &'static str, direct: Option<Direct>, keyed: Option<Keyed>) -> Contestant {
-    Contestant { name, direct, keyed, hot_only: false, peer: true }
+    Contestant { name, direct, keyed, workloads: None, peer: true }
 }

@@ -123,13 +123,15 @@ impl Check<AnyStore> {
     }
 }
 
+/// Returns a charge that takes one unit, or a slot under a lease of its own.
+fn take<'a>(limit: &'a Limit, key: &'a str) -> Charge<'a> {
+    let charge = limit.charge(key);
+    if limit.kind() == AlgorithmKind::Concurrency { charge.with_lease(LeaseId::unique()) } else { charge }
+}
+
 impl<S: Store + 'static> Remote for Check<S> {
     async fn call(&self, keys: &mut Walk<'_>) -> Result<bool, Failure> {
-        let mut charge = self.limit.charge(keys.step());
-        if self.limit.kind() == AlgorithmKind::Concurrency {
-            charge = charge.with_lease(LeaseId::unique());
-        }
-        Ok(is_admitted(&self.limiter.charge(charge).await?))
+        Ok(is_admitted(&self.limiter.charge(take(&self.limit, keys.step())).await?))
     }
 }
 
@@ -160,7 +162,7 @@ impl<const N: usize> Charges<N> {
 impl<const N: usize> Remote for Charges<N> {
     async fn call(&self, keys: &mut Walk<'_>) -> Result<bool, Failure> {
         let key = keys.step();
-        let charges: [Charge<'_>; N] = self.limits.each_ref().map(|limit| limit.charge(key));
+        let charges: [Charge<'_>; N] = self.limits.each_ref().map(|limit| take(limit, key));
         let verdict = self.limiter.check_all(charges).await?;
         Ok(verdict.is_allowed())
     }

@@ -41,9 +41,10 @@ impl FixedWindow {
         self.period
     }
 
-    /// Returns how much is used if the window is under way and has this limit's period. `None` otherwise.
+    /// Returns how much is used, and when the window ends, if it is under way and has this limit's period. `None`
+    /// otherwise.
     #[inline]
-    pub(super) fn used_now(&self, windows: &Windows, now: Time) -> Option<u64> {
+    pub(super) fn used_now(&self, windows: &Windows, now: Time) -> Option<(u64, u64)> {
         let (start, now) = (windows.start.nanos(), now.nanos());
         let is_current = if self.anchored {
             start <= now && now - start < self.period
@@ -51,7 +52,7 @@ impl FixedWindow {
             // A start may be unaligned if the clock was set back and the period changed since.
             now.checked_sub(start) == Some(now % self.period)
         };
-        (is_current && windows.period == self.period).then_some(windows.current)
+        (is_current && windows.period == self.period).then(|| (windows.current, start + self.period))
     }
 
     /// Returns the window at `now`. A clock that is set back does not reopen an earlier window.
@@ -80,7 +81,7 @@ impl FixedWindow {
     }
 
     #[inline]
-    pub(super) fn take(&self, window: &mut Window, now: Time, cost: u32) -> Decision {
+    fn take(&self, window: &mut Window, now: Time, cost: u32) -> Decision {
         let needed = cost.max(1);
         if needed > self.count {
             return self.decision(window, now, Outcome::NeverFits, 0);

@@ -45,13 +45,14 @@ impl SlidingWindow {
         self.period
     }
 
-    /// Returns how much counts against the limit if the window is under way and has this limit's period. `None`
-    /// otherwise.
+    /// Returns how much counts against the limit, and until when a take counts, if the window is under way and has this
+    /// limit's period. `None` otherwise.
     #[inline]
-    pub(super) fn used_now(&self, windows: &Windows, now: Time) -> Option<u64> {
-        let elapsed = now.nanos().checked_sub(windows.start.nanos())?;
-        (elapsed < self.period && windows.period == self.period)
-            .then(|| windows.current.saturating_add(self.weighted(windows.previous, elapsed)))
+    pub(super) fn used_now(&self, windows: &Windows, now: Time) -> Option<(u64, u64)> {
+        let start = windows.start.nanos();
+        let elapsed = now.nanos().checked_sub(start)?;
+        let used = || windows.current.saturating_add(self.weighted(windows.previous, elapsed));
+        (elapsed < self.period && windows.period == self.period).then(|| (used(), start + 2 * self.period))
     }
 
     /// Returns the windows at `now`. A clock that is set back stays in the later window.
@@ -131,14 +132,7 @@ impl SlidingWindow {
 
     #[inline]
     fn take(&self, windows: &mut TwoWindows, now: Time, cost: u32) -> Decision {
-        self.take_used(windows, self.used(windows, now), now, cost)
-    }
-
-    /// Takes from windows of which `used` counts against the limit.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "a call would cost a tenth of a check")]
-    pub(super) fn take_used(&self, windows: &mut TwoWindows, used: u64, now: Time, cost: u32) -> Decision {
-        let needed = cost.max(1);
+        let (needed, used) = (cost.max(1), self.used(windows, now));
         if needed > self.count {
             return self.decision_with(windows, used, now, Outcome::NeverFits, 0, 0);
         }

@@ -1,10 +1,11 @@
-//! The fast path of fixed and sliding windows: a take in the window that is under way.
+//! The fast path of fixed and sliding windows: an allowed take in the window that is under way.
 
-use super::fixed_window::{FixedWindow, Window};
-use super::sliding_window::{SlidingWindow, TwoWindows};
+use super::Balance;
+use super::fixed_window::FixedWindow;
+use super::sliding_window::SlidingWindow;
 use super::windows::Windows;
 use crate::charge::Charge;
-use crate::decision::Decision;
+use crate::decision::{Decision, Outcome};
 use crate::time::Time;
 
 /// A limit by fixed or sliding windows.
@@ -19,24 +20,13 @@ enum Kind<'l> {
     Sliding(&'l SlidingWindow),
 }
 
-/// The result of [`WindowLimit::take`], before it becomes a [`Decision`].
+/// An allowed take, before it becomes a [`Decision`].
 #[derive(Clone, Copy, Debug)]
 pub struct WindowTake {
-    /// The windows before the take.
-    windows: Windows,
-    now: Time,
-    /// What counts against the limit, without this take.
+    /// What counts against the limit, with this take.
     used: u64,
-    is_allowed: bool,
-}
-
-impl WindowTake {
-    /// Returns how much of the window is used after the take if it is allowed. Nothing else of the state changes. A
-    /// denied take does not change the state.
-    #[inline]
-    pub fn next(&self, cost: u32) -> Option<u64> {
-        self.is_allowed.then_some(self.windows.current + u64::from(cost))
-    }
+    /// When the state equals a fresh one.
+    fresh_at: u64,
 }
 
 impl<'l> From<&'l FixedWindow> for WindowLimit<'l> {
@@ -77,43 +67,28 @@ impl WindowLimit<'_> {
         charge.operation.action.is_plain_take() && charge.operation.cost.wrapping_sub(1) < self.count()
     }
 
-    /// Takes `cost` in the window that is under way. `None` if it has ended, has not started, or is of a limit with
-    /// another period: then [`State::apply`](crate::store::State::apply) decides.
+    /// Takes `cost` in the window that is under way, whose count grows by it. `None` if that is denied, or if the window
+    /// has ended, has not started, is unused, or is of a limit with another period: then
+    /// [`State::apply`](crate::store::State::apply) decides.
     ///
-    /// For a [plain](Self::is_plain) take, this followed by [`answer`](Self::answer) returns the same decision.
+    /// For a [plain](Self::is_plain) take, the [answer](Self::answer) is the same decision as that of `apply`.
     #[inline]
     pub fn take(&self, windows: &Windows, now: Time, cost: u32) -> Option<WindowTake> {
-        // At the last instant every window has ended.
-        if windows.is_unused() || now == Time::MAX {
-            return None;
-        }
-        let used = match self.0 {
+        let (used, fresh_at) = match self.0 {
             Kind::Fixed(window) if !windows.sliding => window.used_now(windows, now)?,
             Kind::Sliding(window) if windows.sliding => window.used_now(windows, now)?,
             Kind::Fixed(_) | Kind::Sliding(_) => return None,
         };
-        let is_allowed = used.saturating_add(cost.into()) <= self.count().into();
-        Some(WindowTake { windows: *windows, now, used, is_allowed })
+        let used = used.saturating_add(cost.into());
+        // At the last instant every window has ended.
+        let is_under_way = !windows.is_unused() && now < Time::MAX;
+        (is_under_way && used <= self.count().into()).then_some(WindowTake { used, fresh_at })
     }
 
-    /// Returns the decision. `cost` is that of the take.
+    /// Returns the decision on an allowed take. `now` and `cost` are those of the take.
     #[inline]
-    pub fn answer(&self, take: &WindowTake, cost: u32) -> Decision {
-        let WindowTake { windows, now, used, .. } = *take;
-        match self.0 {
-            Kind::Fixed(window) => {
-                let mut state = Window { start: windows.start.nanos(), used };
-                window.take(&mut state, now, cost)
-            }
-            Kind::Sliding(window) => {
-                let mut state = TwoWindows {
-                    period: windows.period,
-                    start: windows.start.nanos(),
-                    previous: windows.previous,
-                    current: windows.current,
-                };
-                window.take_used(&mut state, used, now, cost)
-            }
-        }
+    pub fn answer(&self, take: &WindowTake, now: Time, cost: u32) -> Decision {
+        let reset = Time::from_nanos(take.fresh_at).nanos() - now.nanos();
+        Balance::used(self.count(), take.used, reset).decision(Outcome::Allowed, cost, 0)
     }
 }

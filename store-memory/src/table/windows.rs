@@ -16,7 +16,7 @@
 use tollgate_core::store::{State, Windows};
 use tollgate_core::{Charge, Decision, Time};
 
-use super::{Content, Form, MAX_ATTEMPTS, WindowsTable};
+use super::{Content, Form, LOCKED, MAX_ATTEMPTS, WindowsTable};
 use crate::key_hash::{KeyHash, with_digest};
 use crate::sync::Ordering;
 
@@ -28,11 +28,6 @@ const PREVIOUS: u64 = (1 << PREVIOUS_BITS) - 1;
 const EXPONENT_BITS: u32 = 5;
 const DIGITS_SHIFT: u32 = PREVIOUS_BITS + EXPONENT_BITS;
 const SLIDING: u64 = 1;
-
-#[inline]
-fn current(word: u64) -> u64 {
-    (word & CURRENT) >> 1
-}
 
 /// Packs a period above the bits of the previous count. `None` if it has too many digits.
 fn pack_period(period: u64) -> Option<u64> {
@@ -73,19 +68,26 @@ pub(crate) fn digest_of_period(period: u64) -> u16 {
 #[derive(Debug)]
 pub(crate) struct WindowsForm;
 
+impl WindowsForm {
+    /// Decodes the windows, also unused ones.
+    #[inline]
+    fn windows(word: u64, [start, rest]: [u64; 2]) -> Windows {
+        Windows {
+            sliding: start & SLIDING != 0,
+            start: Time::from_nanos(start >> 2),
+            period: unpack_period(rest),
+            previous: rest & PREVIOUS,
+            current: (word & CURRENT) >> 1,
+        }
+    }
+}
+
 impl Form<2> for WindowsForm {
     type State = Windows;
 
     #[inline]
     fn decode(content: &Content<2>) -> Windows {
-        let [start, rest] = content.cold;
-        let windows = Windows {
-            sliding: start & SLIDING != 0,
-            start: Time::from_nanos(start >> 2),
-            period: unpack_period(rest),
-            previous: rest & PREVIOUS,
-            current: current(content.word),
-        };
+        let windows = Self::windows(content.word, content.cold);
         if windows.is_unused() { Windows::default() } else { windows }
     }
 
@@ -138,31 +140,36 @@ impl Form<2> for WindowsForm {
 }
 
 impl WindowsTable {
-    /// Replaces the count of the key's current window by what `step` returns for its windows. `None` as the next count
-    /// leaves it unchanged and writes nothing. `step` returns `None` if more than the count has to change.
+    /// Adds `cost` to the count of the key's current window. `take` gets the windows, and returns `None` if that is not
+    /// allowed or more has to change.
     ///
     /// Returns `None` then, and if the key has no slot, or if the slot is locked or contended;
     /// [`update`](Self::update) finds out which.
     #[inline]
-    pub(crate) fn try_take<R>(
+    pub(crate) fn try_take<T>(
         &self,
         hash: KeyHash,
-        step: impl Fn(&Windows) -> Option<(R, Option<u64>)>,
-    ) -> Option<R> {
+        cost: u32,
+        take: impl Fn(&Windows) -> Option<T>,
+    ) -> Option<T> {
         let slot = self.find(hash)?;
-        let content = slot.read().filter(|content| content.tag == hash.tag)?;
-        let (mut windows, mut word) = (WindowsForm::decode(&content), content.word);
+        let mut word = slot.word.load(Ordering::Acquire);
+        let cold = slot.cold.each_ref().map(|cold| cold.load(Ordering::Acquire));
+        if slot.tag.load(Ordering::Acquire) != hash.tag || word & LOCKED != 0 {
+            return None;
+        }
+        // The windows may be torn if the slot was locked meanwhile. Then the word has another version now, and is not
+        // exchanged.
         for _ in 0..MAX_ATTEMPTS {
-            let (answer, next) = step(&windows)?;
-            let Some(next) = next else { return Some(answer) };
-            let next = word & !CURRENT | next << 1;
+            let taken = take(&WindowsForm::windows(word, cold))?;
+            // The sum fits: no limit has a count of more bits.
+            let next = word + (u64::from(cost) << 1);
             match slot.word.compare_exchange(word, next, Ordering::AcqRel, Ordering::Acquire) {
-                Ok(_) => return Some(answer),
+                Ok(_) => return Some(taken),
                 // Another thread took from the same window, and this core owns the cache line now.
                 Err(changed) if (changed ^ word) & !CURRENT == 0 => word = changed,
                 Err(_) => return None,
             }
-            windows.current = current(word);
         }
         None
     }
