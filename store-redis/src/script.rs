@@ -146,8 +146,8 @@ pub(crate) fn check(form: TakeForm) -> &'static Script {
         [const { OnceLock::new() }; TakeForm::ALL.len()];
     SCRIPTS[form as usize - 1].get_or_init(|| {
         let read = match form {
-            TakeForm::SlidingLog => "local value = call('GETRANGE', key, 0, LOG_START)\n",
-            TakeForm::Lease => "local value, lease = call('ZRANGE', key, 0, 7), input:sub(73)\n",
+            TakeForm::SlidingLog => "local value = call('GETRANGE', key, '0', LOG_START)\n",
+            TakeForm::Lease => "local value, lease = call('ZRANGE', key, '0', '1'), input:sub(73)\n",
             _ => "local value = call('GET', key)\n",
         };
         let check = include_str!("../scripts/take/check.lua").replace(READ, read);

@@ -1,11 +1,15 @@
 -- Acquires, renews and releases leases of a concurrency limit (../concurrency.lua). a: the number of slots; b: the lease
 -- time; c: the code of the action (../algorithm.lua); lease: the id, which is not anonymous
 --
--- `value` is a list of the header and the earliest leases. The reply has a set of leases from which the same follows:
--- the lease itself, and all others as one or two anonymous ones.
+-- `value` is a list of the header and the earliest lease. The reply has a set of leases from which the same follows:
+-- the lease itself, and all others as one or two anonymous ones. The block writes the changes itself, because they are
+-- several members.
 repeat
   local TAKE, RELEASE = 1, 7
+  local ANONYMOUS = '\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0'
   local head, used, latest_high, latest_low = value[1], 0, 0, 0
+  -- The lease, if it is held.
+  local own, slots, own_high, own_low, own_expiry = nil, 0, 0, 0, nil
   before = nil
   if head then
     if head:byte() ~= 104 or head:byte(2) ~= VERSION then
@@ -21,32 +25,29 @@ repeat
       -- Expired leases have to be removed.
       break
     end
-  end
-  -- The lease, if it is held.
-  local own, slots, own_high, own_low = nil, 0, 0, 0
-  if head then
-    own = call('ZRANGEBYLEX', key, '[n' .. lease, '[n' .. lease .. ('\255'):rep(13), 'LIMIT', 0, 1)[1]
+    own = call('ZRANGEBYLEX', key, '[n' .. lease, '[n' .. lease
+      .. '\255\255\255\255\255\255\255\255\255\255\255\255\255', 'LIMIT', '0', '1')[1]
     if own then
       own_high, own_low, slots = unpack('>I2I6I4', own, 18)
+      own_expiry = pack('>BI2I6c16I4', 108, own_high, own_low, lease, slots)
     end
   end
-  local others, excess = used - slots, 0
-  local own_expiry = own and 'l' .. pack('>I2I6c16I4', own_high, own_low, lease, slots)
-  if c == TAKE then
-    excess = others + cost - a
-  end
+  local others, excess = used - slots, c == TAKE and used - slots + cost - a or 0
   -- Of the others: how many slots expire until enough are free, and when the last of these does.
   local early, early_high, early_low = 0, 0, 0
-  for i = 2, #value do
-    if early >= excess or value[i]:byte() ~= 108 then
-      break
-    elseif value[i] ~= own_expiry then
-      local high, low, _, held = unpack('>I2I6c16I4', value[i], 2)
-      early, early_high, early_low = early + held, high, low
+  if excess > 0 then
+    local earliest = call('ZRANGE', key, '1', '7')
+    for i = 1, #earliest do
+      if early >= excess or earliest[i]:byte() ~= 108 then
+        break
+      elseif earliest[i] ~= own_expiry then
+        local high, low, _, held = unpack('>I2I6c16I4', earliest[i], 2)
+        early, early_high, early_low = early + held, high, low
+      end
     end
-  end
-  if early < excess then
-    break
+    if early < excess then
+      break
+    end
   end
   -- The lease after the call, and when the last of all leases expires then.
   local added, last_high, last_low = c == TAKE and cost or slots, latest_high, latest_low
@@ -74,59 +75,59 @@ repeat
     if c == RELEASE then
       rest_high, rest_low = last_high, last_low
     end
-    local anonymous, leases = ('\0'):rep(16), {}
-    if own then
-      leases[1] = { own_high, own_low, own_expiry }
-    end
     if early_high == rest_high and early_low == rest_low then
       -- Anonymous leases with the same expiry are one.
       early = others
     end
+    -- In the order of their expiry.
+    local own_entry, early_entry, late_entry = '', '', ''
+    if own then
+      own_entry = pack('>I2', 29) .. own_expiry
+    end
     if early > 0 then
-      leases[#leases + 1] = { early_high, early_low, 'l' .. pack('>I2I6c16I4', early_high, early_low, anonymous, early) }
+      early_entry = pack('>I2BI2I6c16I4', 29, 108, early_high, early_low, ANONYMOUS, early)
     end
     if others > early then
-      local late = 'l' .. pack('>I2I6c16I4', rest_high, rest_low, anonymous, others - early)
-      leases[#leases + 1] = { rest_high, rest_low, late }
+      late_entry = pack('>I2BI2I6c16I4', 29, 108, rest_high, rest_low, ANONYMOUS, others - early)
     end
-    table.sort(leases, function(one, other)
-      return one[1] < other[1] or (one[1] == other[1] and one[2] < other[2])
-    end)
-    before = pack('>I2', 18) .. head:sub(1, 18)
-    for i = 1, #leases do
-      before = before .. pack('>I2', 29) .. leases[i][3]
+    if own_high < early_high or (own_high == early_high and own_low < early_low) then
+      early_entry = own_entry .. early_entry
+    elseif own_high < rest_high or (own_high == rest_high and own_low < rest_low) then
+      late_entry = own_entry .. late_entry
+    else
+      late_entry = late_entry .. own_entry
     end
+    before = pack('>I2', 18) .. head:sub(1, 18) .. early_entry .. late_entry
   end
   if passed == 0 then
     break
   end
+  more = {}
   if others + added == 0 then
-    more = { { 'UNLINK' } }
+    call('UNLINK', key)
     break
   end
-  local after_head = 'h'
-    .. pack('>BI2I6I2I6I2I6I7', VERSION, last_high, last_low, 0, 0, last_high, last_low, others + added)
-  local old, new = {}, {}
-  if after_head ~= head then
-    old[1], new[1], new[2] = head, 0, after_head
+  local after_head = pack('>BBI2I6I2I6I2I6I7', 104, VERSION, last_high, last_low, 0, 0, last_high, last_low, others + added)
+  local has_same_lease = own and added == slots and high == own_high and low == own_low
+  if after_head == head and (has_same_lease or (not own and added == 0)) then
+    break
   end
-  if own and not (added == slots and high == own_high and low == own_low) then
-    old[#old + 1], old[#old + 2] = own_expiry, own
+  if added > 0 and not has_same_lease then
+    call('ZADD', key, '0', after_head, '0', pack('>BI2I6c16I4', 108, high, low, lease, added), '0',
+      pack('>Bc16I2I6I4', 110, lease, high, low, added))
+  elseif after_head ~= head then
+    call('ZADD', key, '0', after_head)
   end
-  if added > 0 and not (own and added == slots and high == own_high and low == own_low) then
-    new[#new + 1], new[#new + 2] = 0, 'l' .. pack('>I2I6c16I4', high, low, lease, added)
-    new[#new + 1], new[#new + 2] = 0, 'n' .. pack('>c16I2I6I4', lease, high, low, added)
+  if own and not has_same_lease then
+    if after_head ~= head then
+      call('ZREM', key, head, own_expiry, own)
+    else
+      call('ZREM', key, own_expiry, own)
+    end
+  elseif head and after_head ~= head then
+    call('ZREM', key, head)
   end
   local span = (last_high - now_high) * 2 ^ 48 + last_low - now_low
   local rest = span % 1e6
-  more = {}
-  if #new > 0 then
-    more[1] = { 'ZADD', unpack_list(new) }
-  end
-  if #old > 0 then
-    more[#more + 1] = { 'ZREM', unpack_list(old) }
-  end
-  if #more > 0 then
-    more[#more + 1] = { 'PEXPIRE', (span - rest) / 1e6 + (rest > 0 and 1 or 0) + margin }
-  end
+  call('PEXPIRE', key, (span - rest) / 1e6 + (rest > 0 and 1 or 0) + margin)
 until true

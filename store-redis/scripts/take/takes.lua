@@ -18,6 +18,11 @@ while from <= #input do
   local count, charges, runs, has_record, form, cost, block, a, b, c, d, e
   count, charges, runs, has_record, from = unpack('<I4I2I2B', input, from)
   local first_charge = from
+  -- Nearly all runs have one charge and no record, and need none of the lists below.
+  local is_single = charges == 1
+  if is_single then
+    form, cost, block, a, b, c, d, e, from = unpack('<Bddddddd', input, from)
+  end
   for _ = 1, runs do
     local recorded, record = false, nil
     if has_record == 1 then
@@ -30,16 +35,24 @@ while from <= #input do
       -- The general script reports what is wrong with a record of another type.
       reply[size] = recorded.err and -1 or { recorded }
     else
-      -- What to do once all charges have passed.
-      local values, states, writes, is_plain, all, changes = {}, {}, nil, true, true, false
-      from = first_charge
+      -- What to do once all charges have passed: the states before, for the record and for the reply, and the writes.
+      local states, answers, writes, is_plain, all, changes
+      is_plain, all = true, true
+      if not is_single then
+        answers, from = {}, first_charge
+      end
+      if record then
+        states = {}
+      end
       for i = 1, charges do
         number = number + 1
-        form, cost, block, a, b, c, d, e, from = unpack('<Bddddddd', input, from)
+        if not is_single then
+          form, cost, block, a, b, c, d, e, from = unpack('<Bddddddd', input, from)
+        end
         local key, value = keys[number], found[number]
         if not value then
           -- MGET returns nothing for a key of another type; GET returns an error.
-          value = form == 7 and redis.pcall('GETRANGE', key, 0, LOG_START) or redis.pcall('GET', key)
+          value = form == 7 and redis.pcall('GETRANGE', key, '0', LOG_START) or redis.pcall('GET', key)
           if type(value) == 'table' then
             value = 'an error'
           end
@@ -47,12 +60,15 @@ while from <= #input do
         local before, ahead, passed, command, argument, after, more = value, nil, nil, nil, nil, nil, nil
 @take
         -- A denial of one of several charges rarely changes its state. That is left to the general script.
-        if not passed or (charges > 1 and passed == 0 and command) then
+        if not passed or (not is_single and passed == 0 and command) then
           is_plain = false
         elseif command then
           changes = changes or passed > 0 or block > 0
-          if charges == 1 and not more then
+          if is_single then
             call(command, key, argument, after)
+            for j = 1, more and #more or 0 do
+              call(more[j][1], key, unpack_list(more[j], 2))
+            end
           else
             writes = { key, { command, argument, after }, writes }
             for j = 1, more and #more or 0 do
@@ -60,26 +76,39 @@ while from <= #input do
             end
           end
         end
-        values[i], states[i], all = before, ahead or before, all and passed and passed > 0
+        all = all and passed and passed > 0
+        if record then
+          states[i] = before or ''
+        end
+        if is_single then
+          answers = ahead or before
+        else
+          answers[i] = ahead or before
+        end
       end
       if not is_plain then
         size = size + 1
         reply[size] = -1
       else
-        while writes and (all or charges == 1) do
+        while writes and all do
           call(writes[2][1], writes[1], unpack_list(writes[2], 2))
           writes = writes[3]
         end
-        if record and changes and (all or charges == 1) then
+        if record and changes and (all or is_single) then
           local parts = { pack('<BI2dd', STATES, charges, now, nanos) }
           for i = 1, charges do
-            parts[i + 1] = pack('<I4', values[i] and #values[i] or 0) .. (values[i] or '')
+            parts[i + 1] = pack('<I4', #states[i]) .. states[i]
           end
           call('PSETEX', record, retention, table.concat(parts))
         end
-        for i = 1, charges do
+        if is_single then
           size = size + 1
-          reply[size] = states[i]
+          reply[size] = answers
+        else
+          for i = 1, charges do
+            size = size + 1
+            reply[size] = answers[i]
+          end
         end
       end
     end
