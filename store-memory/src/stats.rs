@@ -11,8 +11,8 @@ use crate::shard::Evicted;
 pub struct Stats {
     /// Keys whose state differs from a fresh one.
     pub live_keys: usize,
-    /// Size of the lock-free tables in bytes, including slots that are not in use. That of windows counts once a window
-    /// is used.
+    /// Size of the lock-free tables in bytes, including slots that are not in use. Each table counts once a limit of its
+    /// kind is used.
     pub table_bytes: usize,
     /// How many times a key found no slot in its table, or its state did not fit one, and spilled into a shard, where
     /// it is still exact.

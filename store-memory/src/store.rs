@@ -68,6 +68,10 @@ impl MemoryStore {
         let per_shard = config.keys.div_ceil(config.shards).saturating_mul(2).saturating_add(SLACK);
         // Spare slots: nearly every key is found in the first line that is probed.
         let slots = config.keys.saturating_mul(7) / 4;
+        if !cfg!(loom) {
+            // The larger table is allocated on trial: what does not fit fails here, and not at the first check.
+            drop(WindowsTable::new(slots));
+        }
         Self {
             hasher: KeyHasher::new(),
             // Loom does not know that the cells synchronize the threads that share what is in them.
