@@ -12,7 +12,8 @@
 -- reply    '>I2I6' the time of the decisions, then for each run a byte: 0, and every decision of every repetition as
 --          '>B I4 B I2I6 I2I6 I2I6' (outcome, granted, whether left is negative, left, wait, reset);
 --          or 1, and an error message, preceded by its length as '>I2';
---          when states are returned: 0, then the value of each state, preceded by its length as '>I4'
+--          when states are returned: a list of all this, without decisions, and of the value of each state; nil in place
+--          of one that is so long that it has to be read by a call of its own
 
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
 -- The flag of a limit that blocks a key after a denial. The lower flags are the algorithm's own.
@@ -273,14 +274,17 @@ local function debit_values(charges)
   return true, next(ttls) ~= nil
 end
 
--- Returns the stored value of a key once everything is saved.
+-- The most bytes of a value that is returned. Lua takes a millisecond for 700 thousand.
+local MAX_VALUE = 2 ^ 15
+
+-- Returns the stored value of a key once everything is saved; false if it is too long.
 local function stored_value(key)
   if debited[key] ~= nil then
     return debited[key] or ''
   elseif loaded[key] and not owners[key].rules.save then
     return loaded[key].text or ''
   end
-  return call('GET', KEYS[key]) or ''
+  return call('STRLEN', KEYS[key]) <= MAX_VALUE and (call('GET', KEYS[key]) or '')
 end
 
 -- Tries charges on one state at an instant, one after the other. Returns the longest wait; zero if all pass. Returns
@@ -503,12 +507,13 @@ end
 for key, result in pairs(records) do
   call('SET', KEYS[key], result, 'PX', retention)
 end
-if returns_states and reply[2] == '\0' then
-  for key = 1, #KEYS do
+if returns_states then
+  local values = { table.concat(reply) }
+  for key = 1, reply[2] == '\0' and #KEYS or 0 do
     if key ~= record_key then
-      local text = stored_value(key)
-      reply[#reply + 1] = pack('>I4', #text) .. text
+      values[#values + 1] = stored_value(key)
     end
   end
+  return values
 end
 return table.concat(reply)

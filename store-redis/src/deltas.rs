@@ -1,5 +1,5 @@
 //! Applies deltas and exports the resulting states in one call: `bucket_debits.lua` for debits on buckets, `decide.lua`
-//! for all others.
+//! for all others. Long states are read by calls of their own, so that none holds the server for long.
 
 use redis::Value;
 use tollgate_core::store::{Export, Run, Snapshot, state_indexes};
@@ -13,7 +13,7 @@ use crate::key::KeyNames;
 use crate::reader::Reader;
 use crate::script;
 use crate::script_call::ScriptCall;
-use crate::snapshot::words;
+use crate::snapshot::{export, words};
 use crate::store::Inner;
 use crate::stored_form::StoredForm;
 use crate::take::{arguments, instant, is_time_in_range};
@@ -48,8 +48,18 @@ pub(crate) async fn apply(
     }
     let call = decide::deltas_call(&Run::new(request, 1), &inner.names, &inner.timing, now)?;
     let reply = inner.topology.run(place, &call, deadline).await?;
-    let states = states(charges, reply.bytes()?);
-    states.unwrap_or_else(|| Err(error::unexpected_reply(reply.server())))
+    let states = states(charges, reply.value()).ok_or_else(|| error::unexpected_reply(reply.server()))??;
+    let mut exports = Vec::with_capacity(charges.len());
+    for (charge, state) in charges.iter().zip(states) {
+        exports.push(match state {
+            Some(export) => export,
+            // The deltas are applied by now.
+            None => export(inner, charge.limit(), charge.key(), now)
+                .await
+                .map_err(StoreError::with_unknown_effect)?,
+        });
+    }
+    Ok(exports)
 }
 
 /// Creates the call for debits on buckets. `None` if `bucket_debits.lua` cannot apply the request.
@@ -111,9 +121,14 @@ fn snapshot(charge: &Charge<'_>, words: Vec<u64>) -> Snapshot {
     Snapshot::from_parts(Snapshot::VERSION, charge.limit().kind(), words)
 }
 
-/// Decodes the reply of `decide.lua`: a state for each charge. `None` if it is malformed.
-fn states(charges: &[Charge<'_>], reply: &[u8]) -> Option<Result<Vec<Export>, StoreError>> {
-    let mut reader = Reader::new(reply);
+/// The state of each charge; `None` for one that is so long that it has to be read by a call of its own.
+type States = Vec<Option<Export>>;
+
+/// Decodes the reply of `decide.lua`. `None` if it is malformed.
+fn states(charges: &[Charge<'_>], reply: &Value) -> Option<Result<States, StoreError>> {
+    let Value::Array(parts) = reply else { return None };
+    let [Value::BulkString(head), values @ ..] = parts.as_slice() else { return None };
+    let mut reader = Reader::new(head);
     let at = reader.time()?;
     if reader.u8()? != 0 {
         let name = charges.first().map_or("", |charge| charge.limit().name());
@@ -121,19 +136,24 @@ fn states(charges: &[Charge<'_>], reply: &[u8]) -> Option<Result<Vec<Export>, St
     }
     // Each key once, in the order of first use.
     let (indexes, count) = state_indexes(charges);
-    let value = |_| {
-        let length = reader.u32()?;
-        reader.bytes(usize::try_from(length).ok()?)
-    };
-    let values: Vec<&[u8]> = (0..count).map(value).collect::<Option<_>>()?;
+    if values.len() != count {
+        return None;
+    }
     let exports = charges.iter().zip(indexes).map(|(charge, index)| {
-        if values[index].is_empty() {
-            return Ok(Export { state: None, at });
+        let value = match &values[index] {
+            Value::Nil => return Ok(None),
+            Value::BulkString(value) => value,
+            _ => return Err(corrupt(charge)),
+        };
+        if value.is_empty() {
+            return Ok(Some(Export { state: None, at }));
         }
-        let corrupt =
-            || error::of_run("the value cannot be decoded", charge.limit().name()).with_unknown_effect();
-        let (words, fresh_at) = words(charge.limit(), values[index]).ok_or_else(corrupt)?;
-        Ok(Export { state: (fresh_at > at).then(|| snapshot(charge, words)), at })
+        let (words, fresh_at) = words(charge.limit(), value).ok_or_else(|| corrupt(charge))?;
+        Ok(Some(Export { state: (fresh_at > at).then(|| snapshot(charge, words)), at }))
     });
     Some(exports.collect())
+}
+
+fn corrupt(charge: &Charge<'_>) -> StoreError {
+    error::of_run("the value cannot be decoded", charge.limit().name()).with_unknown_effect()
 }

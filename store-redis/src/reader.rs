@@ -45,6 +45,13 @@ impl<'a> Reader<'a> {
         Some(bytes.iter().fold(0, |count, byte| count << 8 | u64::from(*byte)))
     }
 
+    /// Reads a whole number that is stored as a double.
+    pub(crate) fn signed(&mut self) -> Option<i64> {
+        let number = self.array().copied().map(f64::from_be_bytes)?;
+        #[expect(clippy::cast_possible_truncation, reason = "doubles up to 2^53 are whole numbers")]
+        (number.abs() <= 2_f64.powi(53)).then_some(number as i64)
+    }
+
     pub(crate) fn time(&mut self) -> Option<Time> {
         self.u64().map(Time::from_nanos)
     }

@@ -46,7 +46,14 @@ const ALGORITHMS: [(&str, &[AlgorithmKind]); 8] = [
     ),
     (include_str!("../scripts/interval_bucket.lua"), &[AlgorithmKind::IntervalBucket]),
     (include_str!("../scripts/fixed_window.lua"), &[AlgorithmKind::FixedWindow]),
-    (include_str!("../scripts/sliding_log.lua"), &[AlgorithmKind::SlidingLog]),
+    (
+        concat!(
+            include_str!("../scripts/log_entries.lua"),
+            include_str!("../scripts/stored_log.lua"),
+            include_str!("../scripts/sliding_log.lua")
+        ),
+        &[AlgorithmKind::SlidingLog],
+    ),
     (include_str!("../scripts/sliding_counter.lua"), &[AlgorithmKind::SlidingCounter]),
     (include_str!("../scripts/sliding_window.lua"), &[AlgorithmKind::SlidingWindow]),
     (include_str!("../scripts/smooth_warming_up.lua"), &[AlgorithmKind::SmoothWarmingUp]),

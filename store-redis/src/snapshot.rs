@@ -26,10 +26,11 @@ pub(crate) async fn export(
     let arguments = vec![if is_set { b"1".to_vec() } else { b"0".to_vec() }];
     let call = ScriptCall { script: script::export(), keys: vec![name], arguments, repeatable: true };
     let reply = inner.topology.run(place, &call, inner.deadline()).await?;
-    let bytes = reply.bytes()?;
-    let time = Reader::new(bytes).time().ok_or_else(|| error::unexpected_reply(reply.server()))?;
+    let unexpected = || error::unexpected_reply(reply.server());
+    let strings = reply.strings().ok_or_else(unexpected)?;
+    let [time, raw] = strings[..] else { return Err(unexpected()) };
+    let time = Reader::new(time).time().ok_or_else(unexpected)?;
     let at = inner.timing.caller_time(now).unwrap_or(time);
-    let raw = &bytes[8..];
     if raw.is_empty() {
         return Ok(Export { state: None, at });
     }
@@ -95,6 +96,11 @@ fn flow_words(limit: &Limit, raw: &[u8]) -> Option<(Vec<u64>, Time)> {
     value.is_empty().then_some((words, state.at.max(Time::from_nanos(blocked))))
 }
 
+/// The bytes of an entry of a log.
+const ENTRY: usize = 15;
+/// The last byte of a log's header, if corrections follow the entries.
+const WITH_TRAILER: u8 = 2;
+
 fn log_words(raw: &[u8]) -> Option<(Vec<u64>, Time)> {
     let mut value = Reader::new(raw);
     if value.u8()? != VERSION {
@@ -102,11 +108,19 @@ fn log_words(raw: &[u8]) -> Option<(Vec<u64>, Time)> {
     }
     let (fresh_at, blocked, past, count) = (value.time()?, value.u64()?, value.u32()?, value.u32()?);
     let (newest, sum, mut before) = (value.u64()?, value.count()?, value.count()?);
-    value.u8()?;
-    let mut words = Vec::new();
-    for index in 1..u64::from(past) + u64::from(count) {
-        let (at, sum) = (value.u64()?, value.count()?);
-        if index > past.into() {
+    let form = value.u8()?;
+    let stored = (u64::from(past) + u64::from(count)).saturating_sub(1);
+    let mut entries = Reader::new(value.bytes(usize::try_from(stored).ok()?.checked_mul(ENTRY)?)?);
+    let corrections = if form == WITH_TRAILER { read_corrections(&mut value)? } else { Vec::new() };
+    let mut corrections = corrections.into_iter().peekable();
+    let (mut words, mut correction) = (Vec::new(), 0);
+    for index in 0..stored {
+        let (at, sum) = (entries.u64()?, entries.count()?);
+        while let Some((_, next)) = corrections.next_if(|(from, _)| u64::from(*from) <= index) {
+            correction = next;
+        }
+        if index >= past.into() {
+            let sum = sum.checked_add_signed(correction)?;
             words.extend([at, sum.checked_sub(before)?]);
             before = sum;
         }
@@ -117,6 +131,13 @@ fn log_words(raw: &[u8]) -> Option<(Vec<u64>, Time)> {
     words.push(blocked);
     // Refunded entries may have left bytes at the end.
     Some((words, fresh_at))
+}
+
+/// Reads what is added to the sums of a log: an index, and the correction from there on.
+fn read_corrections(value: &mut Reader<'_>) -> Option<Vec<(u32, i64)>> {
+    // The instant of the entry without a cost, which the entries show as well.
+    value.u64()?;
+    (0..value.u32()?).map(|_| Some((value.u32()?, value.signed()?))).collect()
 }
 
 fn lease_words(raw: &[u8]) -> Option<(Vec<u64>, Time)> {

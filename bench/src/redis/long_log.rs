@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::cmd;
-use tollgate::{Clock, Limit, Limiter, ManualClock, SystemClock};
+use tollgate::store::Store;
+use tollgate::{Action, Clock, IdempotencyKey, Limit, Limiter, ManualClock, Request, SystemClock};
 use tollgate_store_redis::{Config, RedisStore};
 
 use super::load::{Load, Track};
@@ -32,6 +33,8 @@ const ENTRIES: u32 = 100_000;
 const CHECKS: u32 = 500;
 /// The number of calls of each other operation.
 const CALLS: u32 = 20;
+/// The number of calls of each operation that debits at earlier instants. Each leaves corrections, up to the maximum.
+const LATE_CALLS: u32 = 60;
 const PERIOD: Duration = Duration::from_secs(3_600);
 const BETWEEN_ENTRIES: Duration = Duration::from_micros(10);
 
@@ -42,17 +45,41 @@ enum Operation {
     DeniedCheck,
     Peek,
     Refund,
+    RefundInTheMiddle,
+    DebitInTheMiddle,
+    /// As reconciliation sends debits after an outage: dated at different instants.
+    LateDebits(u32),
+    /// The same, from a wrapper that decides on a replica of the state, which is returned.
+    LateDeltas(u32),
+    /// A check after late debits, which have left corrections.
+    CheckAfterDebits,
+    TakeUpTo,
     RefundOfHalf,
+    RefundOfHalfInTheMiddle,
+    Export,
+    Reset,
+    /// A check when the larger part of the log has expired, which is dropped then.
+    CheckAfterMost,
     CheckAfterAll,
 }
 
 /// The operations of a round, in this order.
-const OPERATIONS: [(&str, Operation); 6] = [
+const OPERATIONS: [(&str, Operation); 16] = [
     ("check", Operation::Check),
     ("denied check", Operation::DeniedCheck),
     ("peek", Operation::Peek),
     ("refund", Operation::Refund),
+    ("refund in the middle", Operation::RefundInTheMiddle),
+    ("debit in the middle", Operation::DebitInTheMiddle),
+    ("16 late debits", Operation::LateDebits(16)),
+    ("16 late deltas", Operation::LateDeltas(16)),
+    ("check after late debits", Operation::CheckAfterDebits),
+    ("take up to", Operation::TakeUpTo),
     ("refund of half", Operation::RefundOfHalf),
+    ("refund of half, in the middle", Operation::RefundOfHalfInTheMiddle),
+    ("export", Operation::Export),
+    ("reset", Operation::Reset),
+    ("check, most expired", Operation::CheckAfterMost),
     ("check, all expired", Operation::CheckAfterAll),
 ];
 
@@ -117,6 +144,8 @@ struct Log {
     /// The time of the last entry.
     last_at: tollgate::Time,
     entries: u32,
+    /// The number of late debits so far.
+    late: u32,
     /// The keys of the log.
     stored: Vec<String>,
     control: MultiplexedConnection,
@@ -143,7 +172,7 @@ impl Log {
             cmd("KEYS").arg(format!("*{{{}}}*", keys::name(0))).query_async(&mut control).await?;
         let recorder = SlowLog::enable(&mut control).await?;
         let last_at = clock.now();
-        Ok(Self { limiter, limit, clock, last_at, entries, stored, control, recorder })
+        Ok(Self { limiter, limit, clock, last_at, entries, late: 0, stored, control, recorder })
     }
 
     /// Makes the copy equal to the log, at the time of its last entry.
@@ -165,12 +194,38 @@ impl Log {
         let (calls, expected) = match operation {
             Operation::Check => (CHECKS, true),
             Operation::DeniedCheck | Operation::Peek => (CALLS, false),
-            Operation::Refund => (CALLS, true),
-            Operation::RefundOfHalf | Operation::CheckAfterAll => (1, true),
+            Operation::Refund
+            | Operation::RefundInTheMiddle
+            | Operation::CheckAfterDebits
+            | Operation::TakeUpTo
+            | Operation::Export => (CALLS, true),
+            Operation::DebitInTheMiddle | Operation::LateDebits(_) | Operation::LateDeltas(_) => {
+                (LATE_CALLS, true)
+            }
+            Operation::RefundOfHalf
+            | Operation::RefundOfHalfInTheMiddle
+            | Operation::Reset
+            | Operation::CheckAfterMost
+            | Operation::CheckAfterAll => (1, true),
         };
-        if matches!(operation, Operation::CheckAfterAll) {
-            self.renew().await?;
-            self.clock.advance(PERIOD);
+        match operation {
+            Operation::DebitInTheMiddle | Operation::RefundOfHalfInTheMiddle | Operation::Reset => {
+                self.renew().await?;
+            }
+            Operation::CheckAfterMost => {
+                self.renew().await?;
+                let live = BETWEEN_ENTRIES * (self.entries / 2 - CHECKS);
+                self.clock.set(self.last_at + PERIOD - live);
+            }
+            Operation::CheckAfterAll => {
+                self.renew().await?;
+                self.clock.advance(PERIOD);
+            }
+            // There has to be room.
+            Operation::CheckAfterDebits => {
+                self.limiter.refund(&self.limit, COPY, LATE_CALLS * (16 + 16 + 1) + 1_000).await?;
+            }
+            _ => {}
         }
         self.recorder.clear(&mut self.control).await?;
         let waited = server.waited();
@@ -187,15 +242,47 @@ impl Log {
         Ok(Call { disturbed: waited > longest / 20, ms })
     }
 
-    async fn call(&self, operation: Operation) -> Result<bool, Failure> {
-        let Self { limiter, limit, .. } = self;
+    async fn call(&mut self, operation: Operation) -> Result<bool, Failure> {
+        let Self { limiter, limit, late, .. } = self;
+        let length = BETWEEN_ENTRIES * self.entries;
+        let (middle, last_at) = (self.last_at - length / 2, self.last_at);
+        let refund_in_the_middle =
+            |cost| limit.charge(COPY).with_cost(cost).with_action(Action::Refund { at: Some(middle) });
+        let mut late_debit = || {
+            *late += 1;
+            // Evenly spread, whatever their number is: multiples of the golden ratio.
+            let age = length.mul_f64((f64::from(*late) * 0.618_033_988_749_895).fract());
+            limit.charge(COPY).with_action(Action::Debit { at: Some(last_at - age) })
+        };
         Ok(match operation {
-            Operation::Check | Operation::DeniedCheck | Operation::CheckAfterAll => {
-                limiter.check(limit, COPY).await?.is_allowed()
-            }
+            Operation::Check
+            | Operation::DeniedCheck
+            | Operation::CheckAfterDebits
+            | Operation::CheckAfterMost
+            | Operation::CheckAfterAll => limiter.check(limit, COPY).await?.is_allowed(),
             Operation::Peek => limiter.peek(limit, COPY).await?.remaining() > 0,
             Operation::Refund => limiter.refund(limit, COPY, 1).await?.remaining() > 0,
             Operation::RefundOfHalf => limiter.refund(limit, COPY, self.entries / 2).await?.remaining() > 0,
+            Operation::RefundInTheMiddle => limiter.charge(refund_in_the_middle(1)).await?.remaining() > 0,
+            Operation::RefundOfHalfInTheMiddle => {
+                limiter.charge(refund_in_the_middle(self.entries / 2)).await?.remaining() > 0
+            }
+            Operation::DebitInTheMiddle => limiter.charge(late_debit()).await?.is_allowed(),
+            Operation::LateDebits(count) => {
+                let debits: Vec<_> = (0..count).map(|_| late_debit()).collect();
+                limiter.check_all(debits).await?.is_allowed()
+            }
+            Operation::LateDeltas(count) => {
+                let debits: Vec<_> = (0..count).map(|_| late_debit()).collect();
+                let request = Request::new(&debits).with_idempotency_key(IdempotencyKey::unique());
+                let states = limiter.store().apply_deltas(request, self.clock.now()).await?;
+                states.iter().all(|export| export.state.is_some())
+            }
+            Operation::TakeUpTo => limiter.take_up_to(limit, COPY, 3).await?.granted() > 0,
+            Operation::Export => {
+                limiter.store().export(limit, COPY.into(), self.clock.now()).await?.state.is_some()
+            }
+            Operation::Reset => limiter.reset(limit, COPY).await.is_ok(),
         })
     }
 }

@@ -16,7 +16,8 @@ repeat
       blocked = (high - now_high) * 2 ^ 48 + low - now_low
       first, live, high, low, sum, past = unpack('>I4I4I2I6I7I7', value, 18)
       newest = (high - now_high) * 2 ^ 48 + low - now_low
-      if blocked > 2 ^ 52 or newest > 0 or past >= 2 ^ 51 then
+      -- A log of another form has corrections, or an entry without a cost.
+      if blocked > 2 ^ 52 or newest > 0 or past >= 2 ^ 51 or value:byte(48) ~= 1 then
         break
       end
     else

@@ -79,6 +79,18 @@ impl ScriptReply {
             _ => Err(error::unexpected_reply(self.server())),
         }
     }
+
+    /// Returns the reply as a list of strings. `None` if it is something else.
+    pub(crate) fn strings(&self) -> Option<Vec<&[u8]>> {
+        let Value::Array(parts) = &self.value else { return None };
+        parts
+            .iter()
+            .map(|part| match part {
+                Value::BulkString(bytes) => Some(bytes.as_slice()),
+                _ => None,
+            })
+            .collect()
+    }
 }
 
 impl Topology {
