@@ -17,8 +17,9 @@ local MARK_FIRST, MARK_END = 1 * 2 ^ 27, 2 * 2 ^ 27
 local FOREIGN_PROGRAM = 'TOLLGATE the stored value was written by another program'
 local FOREIGN_VERSION = 'TOLLGATE the stored value was written by another version'
 
--- The last byte of a sliding log that a take reads: the header, and some entries.
-local LOG_START = 48 + 64 * 15 - 1
+-- The last byte of a sliding log that a take reads: the header, and 64 entries. A string, because converting a number
+-- to an argument of a command takes a twentieth of a check.
+local LOG_START = '1007'
 
 -- The first byte of an idempotency record: 0 and every decision as in the reply of decide.lua; or 2 and the states before
 -- the request, '<I2dd' their number and the time in microseconds and nanoseconds, and each preceded by its length, '<I4'.

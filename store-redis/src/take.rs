@@ -129,6 +129,14 @@ impl Take {
         self.write_numbers(input);
     }
 
+    /// Returns the numbers of a flow whose block time, period and excess are zero.
+    pub(crate) fn even_flow(&self) -> Option<[u64; 4]> {
+        match (self.form, self.numbers) {
+            (TakeForm::Flow, [cost, 0, room, mark, is_smooth, 0, 0]) => Some([cost, room, mark, is_smooth]),
+            _ => None,
+        }
+    }
+
     pub(crate) fn write_numbers(&self, input: &mut Vec<u8>) {
         for number in self.numbers {
             input.extend_from_slice(&double(number));

@@ -51,8 +51,15 @@ pub(crate) fn check_call(
     let take = take.filter(|_| is_time_in_range(timing, now))?;
     let mut input = Vec::with_capacity(16 + Take::SIZE);
     input.extend_from_slice(&double(timing.margin_millis().into()));
-    input.extend_from_slice(&double(timing.retention_millis().into()));
-    take.write_numbers(&mut input);
+    match take.even_flow() {
+        Some(numbers) if idempotency_key.is_none() => {
+            input.extend(numbers.into_iter().flat_map(double));
+        }
+        Some(_) | None => {
+            input.extend_from_slice(&double(timing.retention_millis().into()));
+            take.write_numbers(&mut input);
+        }
+    }
     if take.form == TakeForm::Lease {
         input.extend_from_slice(&charge.lease().get().to_be_bytes());
     }

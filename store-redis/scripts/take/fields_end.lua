@@ -22,8 +22,7 @@ repeat
     if passed == 0 and value:sub(offset) == after then
       break
     elseif not caller_time and #value == offset + #after - 1 then
-      -- SETRANGE costs half as much as PSETEX, and keeps the time-to-live. The offset is a string because converting a
-      -- number to one takes a twentieth of a check.
+      -- SETRANGE costs half as much as PSETEX, and keeps the time-to-live.
       command, argument = 'SETRANGE', block > 0 and '18' or '9'
       break
     end

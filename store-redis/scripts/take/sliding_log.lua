@@ -114,7 +114,7 @@ repeat
     end
     command, argument, after = 'PSETEX', ttl, after .. entry
   else
-    command, argument, more = 'SETRANGE', 0, { { 'PEXPIRE', ttl } }
+    command, argument, more = 'SETRANGE', '0', { { 'PEXPIRE', ttl } }
     if entry ~= '' then
       more[2] = { 'SETRANGE', 48 + last * 15, entry }
     end
