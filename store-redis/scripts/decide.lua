@@ -284,7 +284,8 @@ local function stored_value(key)
   elseif loaded[key] and not owners[key].rules.save then
     return loaded[key].text or ''
   end
-  return call('STRLEN', KEYS[key]) <= MAX_VALUE and (call('GET', KEYS[key]) or '')
+  local text = call('GETRANGE', KEYS[key], 0, MAX_VALUE)
+  return #text <= MAX_VALUE and text
 end
 
 -- Tries charges on one state at an instant, one after the other. Returns the longest wait; zero if all pass. Returns
