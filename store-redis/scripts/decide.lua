@@ -12,8 +12,8 @@
 -- reply    '>I2I6' the time of the decisions, then for each run a byte: 0, and every decision of every repetition as
 --          '>B I4 B I2I6 I2I6 I2I6' (outcome, granted, whether left is negative, left, wait, reset);
 --          or 1, and an error message, preceded by its length as '>I2';
---          when states are returned: a list of all this, without decisions, and of the value of each state; nil in place
---          of one that is so long that it has to be read by a call of its own
+--          when states are returned: a list of all this, without decisions, and of the value of each state; nil in
+--          place of one that is so long that it has to be read by a call of its own
 
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
 -- The flag of a limit that blocks a key after a denial. The lower flags are the algorithm's own.
