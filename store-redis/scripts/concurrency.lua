@@ -10,6 +10,7 @@
 --        expired        the number of stored leases, from the front, that have expired
 --        used, latest   as in the value
 --        is_stale       the lease with the latest expiry was removed, so `latest` has to be determined again
+--        soonest        no lease that this call has added expires before (false: there are none)
 --        changes        a linked list of changes, the newest first: { name, lease (nil: removed), older }
 --
 -- There can be many leases: a few are read with the header, others when a decision needs them, and only changes are
@@ -132,16 +133,36 @@ do
     local last = body.latest <= expires
     return changed(body, {
       used = body.used + slots, latest = last and expires or body.latest, is_stale = not last and body.is_stale,
+      soonest = body.soonest and least(body.soonest, expires) or expires,
       changes = change(body, name, { expires = expires, id = id, slots = sum }),
     })
   end
 
+  -- Returns the body without the leases of this call that have expired: at an instant that is tried.
+  local function without_own_expired(body, now)
+    local used, changes = body.used, body.changes
+    for name, lease in pairs(changed_leases(changes)) do
+      if lease and lease.expires <= now then
+        used, changes = used - lease.slots, { name = name, lease = nil, older = changes }
+      end
+    end
+    return changed(body, { used = used, changes = changes, soonest = false, is_stale = true })
+  end
+
   -- Returns the body without expired leases.
   local function swept(body, now)
-    local expired, used = body.expired, body.used
+    if body.soonest and body.soonest <= now then
+      body = without_own_expired(body, now)
+    end
+    local expired, used, all = body.expired, body.used, nil
     local lease = stored(body.source, expired + 1)
     while lease and lease.expires <= now do
-      expired, used = expired + 1, used - lease.slots
+      all = all or changed_leases(body.changes)
+      -- One that this call has replaced or released no longer counts.
+      if all[name_of(lease.id, lease.expires)] == nil then
+        used = used - lease.slots
+      end
+      expired = expired + 1
       lease = stored(body.source, expired + 1)
     end
     return expired == body.expired and body or changed(body, { expired = expired, used = used })
