@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use tollgate_core::store::Store;
-use tollgate_core::{Action, AlgorithmKind, LeaseId, Limit};
+use tollgate_core::store::{Run, Store};
+use tollgate_core::{Action, AlgorithmKind, LeaseId, Limit, Request};
 
 use super::Plan;
 use crate::fixture::{ENTITY, Fixture};
@@ -14,6 +14,7 @@ pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
     plan.add("leases::the_slot_of_a_crashed_holder_expires", crashed);
     plan.add("leases::acquiring_twice_holds_one_slot", twice);
     plan.add("leases::beside_a_rate", beside_a_rate);
+    plan.add("leases::a_replaced_lease_counts_until_its_new_expiry", replaced);
 }
 
 const ACQUIRE: Action = Action::Take { max_wait: None };
@@ -79,4 +80,26 @@ async fn beside_a_rate<S: Store>(fixture: Fixture<S>) {
     let release = fixture.charge(&flight, ENTITY).with_lease(LeaseId::new(1)).with_action(Action::Release);
     assert!(fixture.one(release).await.is_allowed());
     assert!(fixture.decide(&both(2)).await.is_allowed());
+}
+
+/// A batch acquires a lease again and then asks for more slots than are free: when those are depends on the new expiry.
+async fn replaced<S: Store>(mut fixture: Fixture<S>) {
+    let limit = Limit::concurrent(10).lease(Duration::from_secs(30)).build("flight").expect("valid");
+    for (id, cost) in [(1, 6), (2, 2)] {
+        let charge = fixture.charge(&limit, ENTITY).with_lease(LeaseId::new(id)).with_cost(cost);
+        assert!(fixture.one(charge).await.is_allowed());
+    }
+    fixture.advance(Duration::from_secs(10));
+    let charge = |id, cost| fixture.charge(&limit, ENTITY).with_lease(LeaseId::new(id)).with_cost(cost);
+    let (again, more) = ([charge(1, 6)], [charge(3, 3), charge(4, 3)]);
+    let runs = [Run::new(Request::new(&again), 1), Run::new(Request::new(&more), 1)];
+    let results = fixture.store().decide_batch(&runs, fixture.now()).await;
+    let verdicts: Vec<_> =
+        results.into_iter().flat_map(|run| run.expect("no error").into_verdicts()).collect();
+    assert!(verdicts[0].is_allowed());
+    assert_eq!(
+        verdicts[1].retry_after(),
+        Some(Duration::from_secs(30)),
+        "2 slots are free, and 4 after 20 s"
+    );
 }
