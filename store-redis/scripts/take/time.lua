@@ -13,7 +13,7 @@
 --   out  passed       how many pass
 --        command, argument, after   the command that writes the changed value, with its argument before the value: PSETEX
 --                     and the time-to-live in milliseconds, or SETRANGE and the offset (nil: nothing has changed)
---        more         further commands, each a list without the key
+--        more         further commands, each a list without the key (an empty list: the block has called them itself)
 --        before       the state before the takes, for the reply; the value if the block does not set it
 --        ahead        the nanoseconds from now to the TAT, which the reply has instead for a flow with an even rate and
 --                     without a block time
