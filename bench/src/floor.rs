@@ -91,14 +91,8 @@ impl Subject for Windows {
         window.is_some_and(|window| {
             let is_under_way = window.start.load(Ordering::Acquire) <= now;
             let has_room = is_under_way && window.previous.load(Ordering::Acquire) == 0;
-            let mut seen = window.count.load(Ordering::Acquire);
-            while has_room {
-                match window.count.compare_exchange(seen, seen + 1, Ordering::AcqRel, Ordering::Acquire) {
-                    Ok(_) => return true,
-                    Err(newer) => seen = newer,
-                }
-            }
-            false
+            let next = |seen| has_room.then_some(seen + 1);
+            window.count.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).is_ok()
         })
     }
 }
