@@ -9,6 +9,9 @@ use crate::report::{Claim, Kind};
 use crate::subject::{Contestant, Keyed};
 use crate::tollgate;
 
+/// The name of the table.
+pub const TABLE: &str = "algorithms";
+
 /// A sliding window, which is measured on a hot key, too.
 const WINDOW: &str = "sliding window";
 const FLOOR_OF_WINDOWS: &str = "floor of windows";

@@ -21,20 +21,17 @@ const TOLLGATE: &str = "tollgate";
 const ASYNC: &str = "tollgate async";
 const FLOOR: &str = "floor";
 
-/// The name of the table of algorithms.
-const ALGORITHMS: &str = "algorithms";
-
 /// Measures everything and prints it. Fails if a Tollgate subject does not decide as the workload requires. `only` are
 /// the names of claims or tables, if not all are wanted.
 pub fn run(plan: Plan, only: &[String]) -> Result<(), String> {
     let (limiters, algorithms) = (limiters(), algorithms::contestants());
     let mut tables: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
-    tables.push(ALGORITHMS);
+    tables.push(algorithms::TABLE);
     let selection = Selection::of(only, &claims(), &tables)?;
     let mut findings = Findings::default();
     for workload in &WORKLOADS {
         let mut contestants = Vec::new();
-        for (table, of_table) in [(workload.name, &limiters), (ALGORITHMS, &algorithms)] {
+        for (table, of_table) in [(workload.name, &limiters), (algorithms::TABLE, &algorithms)] {
             contestants.extend(of_table.iter().filter(|contestant| {
                 let mut columns: Vec<_> = workload.columns().collect();
                 if workload.name == MILLION {
