@@ -4,6 +4,7 @@
 //! The test starts itself again. Each child process is a node that executes the commands which the parent writes to it,
 //! one per line, and answers each with one line.
 
+use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -209,13 +210,15 @@ struct Node {
     synced: Synced<RedisStore>,
     limit: Limit,
     key: String,
+    /// The number of sync rounds after which the last take was sent, and its key took part in two more.
+    settled_after: Cell<u64>,
 }
 
 impl Node {
     async fn connect(url: &str, key: &str) -> Self {
         let synced =
             Synced::builder(connect(url).await).interval(Duration::from_millis(20)).build().expect("valid");
-        Self { synced, limit: limit(), key: key.to_owned() }
+        Self { synced, limit: limit(), key: key.to_owned(), settled_after: Cell::new(0) }
     }
 
     /// Executes commands until the parent closes the pipe.
@@ -224,6 +227,7 @@ impl Node {
             let line = line.expect("text");
             match line.split_once(' ') {
                 Some(("take", cost)) => {
+                    self.settled_after.set(self.synced.stats().sync_rounds + 3);
                     println!("{}", runtime.block_on(self.take(cost.parse().expect("a number"))).0);
                 }
                 None if line == "sync-twice" => {
@@ -242,12 +246,12 @@ impl Node {
         (decision.granted(), decision.remaining())
     }
 
-    /// Returns what remains, once the task has run two sync rounds and nothing is pending.
+    /// Returns what remains, once the last take was sent, the task has run two more sync rounds and nothing is pending.
+    /// Counted from the take: a key that is idle takes part in no further round, and some may be over by now.
     async fn synced_twice(&self) -> u32 {
-        let before = self.synced.stats().sync_rounds;
         for _ in 0..MAX_CHECKS {
             let stats = self.synced.stats();
-            if stats.sync_rounds >= before + 2 && stats.pending == 0 {
+            if stats.sync_rounds >= self.settled_after.get() && stats.pending == 0 {
                 return self.take(0).await.1;
             }
             // Lets the task run.
