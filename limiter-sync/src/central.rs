@@ -26,6 +26,7 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
     ) -> impl Future<Output = Result<Verdict, StoreError>> + Send + 'a {
         Box::pin(async move {
             let (node, charges) = (self.node(), request.charges());
+            let mut again = false;
             for _ in 0..MAX_ATTEMPTS {
                 let resolved = match reason {
                     NotLocal::Central => false,
@@ -34,12 +35,12 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
                         true
                     }
                     NotLocal::UnknownKey(number) => self.add_entry(&charges[number], now).await?,
-                    NotLocal::NeedsTokens(number) => node.acquire(&charges[number], now).await,
+                    NotLocal::NeedsTokens(number) => node.acquire(&charges[number], now, again).await,
                 };
                 if !resolved {
                     break;
                 }
-                let again = matches!(reason, NotLocal::NeedsTokens(_));
+                again = matches!(reason, NotLocal::NeedsTokens(_));
                 let decided = match charges {
                     [charge] => node
                         .decide_one_locally(charge, &now, again)
@@ -161,8 +162,16 @@ impl<S: Store, C: Clock> Node<S, C> {
                 {
                     let dated = self.offset.dates_deltas(entry.config.interval, self.clock.now());
                     let comparable = entry.was_synced() || dated;
-                    let update = Update { state, sent, late: false, comparable };
-                    entry.state.update_if_lower(update, &entry.config, now, fastrand::f64());
+                    let update = Update {
+                        state,
+                        sent,
+                        late: false,
+                        collected_at: now,
+                        comparable,
+                        usage: None,
+                        demand: None,
+                    };
+                    entry.state.update_if_lower(update, &entry.config, now);
                 }
                 shard.make_due(index);
                 Some(())

@@ -11,6 +11,7 @@ use tollgate_core::{AlgorithmKind, Limit, Time};
 use super::policy::{ColdKeys, Mode, Policies, WhenStale};
 use crate::local::refill::Refill;
 use crate::local::share::TokenRate;
+use crate::local::usage;
 use crate::nanos;
 
 /// How many limits are cached: more than a program has, except one that creates limits from requests.
@@ -68,6 +69,38 @@ pub(crate) struct LimitConfig {
     pub(crate) stale_share: Option<Limit>,
     /// The most tokens that are leased at a time.
     pub(crate) max_lease: u32,
+    /// How long a check waits for the central store when this node's share is used up.
+    pub(crate) ask_within: Duration,
+    /// What nodes that share a key tell each other about it. `None` if the limit's name is too long for it.
+    pub(crate) records: Option<Records>,
+}
+
+/// Sliding windows of each contended key at the central store, by which its nodes know of each other. Nothing is ever
+/// denied by them.
+#[derive(Debug)]
+pub(crate) struct Records {
+    /// What nodes ask for.
+    pub(crate) demand: Limit,
+    /// The length of its windows in nanoseconds.
+    pub(crate) demand_window: u64,
+    /// What nodes granted. `None` unless the limit refills continuously: the others keep counts by window themselves.
+    pub(crate) usage: Option<Limit>,
+}
+
+impl Records {
+    /// How many sync intervals a window of the demand record is long, in halves: every node has a sync round in each.
+    const HALF_INTERVALS: u32 = 5;
+
+    fn of(limit: &Limit, refill: Refill, interval: Duration) -> Option<Self> {
+        let window = interval * Self::HALF_INTERVALS / 2;
+        let record = |what: &str, window: Duration| {
+            // All nodes with this limit and interval have the same record.
+            let name = format!("{} {} {what} {}ms", limit.name(), limit.kind().name(), window.as_millis());
+            Limit::per(Limit::MAX_COUNT, window).sliding_window().build(&name).ok()
+        };
+        let usage = if refill.is_continuous() { Some(record("usage", usage::WINDOW)?) } else { None };
+        Some(Self { demand: record("demand", window)?, demand_window: nanos(window), usage })
+    }
 }
 
 impl LimitConfig {
@@ -83,8 +116,9 @@ impl LimitConfig {
             WhenStale::Continue | WhenStale::Deny => None,
         };
         let interval = nanos(policy.interval);
+        let refill = Refill::of(limit)?;
         Some(Self {
-            refill: Refill::of(limit)?,
+            refill,
             rate: TokenRate::of(limit),
             mode: policy.mode,
             cold_keys: policy.cold_keys,
@@ -95,6 +129,8 @@ impl LimitConfig {
             coarse_bits: interval.saturating_mul(10).ilog2().max(MIN_COARSE_BITS),
             stale_share,
             max_lease: (limit.capacity() / policy.max_lease_share).max(1),
+            ask_within: policy.ask_within,
+            records: Records::of(limit, refill, policy.interval),
             limit: limit.clone(),
         })
     }

@@ -87,6 +87,7 @@ pub struct SyncPolicy {
     pub(super) stale_after: Option<Duration>,
     pub(super) cold_keys: ColdKeys,
     pub(super) max_lease_share: u32,
+    pub(super) ask_within: Duration,
 }
 
 impl Default for SyncPolicy {
@@ -98,6 +99,7 @@ impl Default for SyncPolicy {
             stale_after: None,
             cold_keys: ColdKeys::Optimistic,
             max_lease_share: 4,
+            ask_within: Duration::from_millis(20),
         }
     }
 }
@@ -140,6 +142,14 @@ impl SyncPolicy {
     /// At least 1.
     pub fn max_lease_share(mut self, parts: u32) -> Self {
         self.max_lease_share = parts;
+        self
+    }
+
+    /// Sets how long a check waits for the central store if this node's share of a limit is used up while there are
+    /// tokens left. All checks of a key that need tokens wait for one call. Zero never waits: the check is denied, until
+    /// the next sync round. Default: 20 ms. Applies to [`Mode::Deltas`].
+    pub fn ask_within(mut self, at_most: Duration) -> Self {
+        self.ask_within = at_most;
         self
     }
 

@@ -56,7 +56,7 @@ impl<S: Store, C: Clock> Node<S, C> {
         if let (false, Some(flow)) = (stale, plain)
             && let Some(take) = entry.state.take(flow, charge.cost(), &entry.config, now)
         {
-            if take.next().is_some() || entry.is_outdated(now) {
+            if take.next().is_some() || entry.is_outdated(now) || entry.state.needs_sync(&entry.config, now) {
                 shard.make_due(index);
             }
             drop(shard);
@@ -67,7 +67,7 @@ impl<S: Store, C: Clock> Node<S, C> {
         // While stale, every check keeps its key in the sync rounds: one of them finds out that the central store is
         // back.
         let recheck = decision.is_denied() && entry.is_outdated(now);
-        if stale || recheck || entry.state.needs_sync() {
+        if stale || recheck || entry.state.needs_sync(&entry.config, now) {
             shard.make_due(index);
         }
         if stale {

@@ -54,7 +54,7 @@ impl<S: Store, C: Clock> Node<S, C> {
             let shard = &mut locked.shards[*position].1;
             let is_due = |entry: &mut Entry| {
                 self.is_stale(&entry.config, now)
-                    || entry.state.needs_sync()
+                    || entry.state.needs_sync(&entry.config, now)
                     || (verdict.is_denied() && entry.is_outdated(now))
             };
             if shard.get(*index).is_some_and(is_due) {

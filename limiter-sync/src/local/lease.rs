@@ -6,6 +6,7 @@ use tokio::sync::Notify;
 use tollgate_core::store::{RawDecision, State};
 use tollgate_core::{Action, Charge, Decision, Outcome, Source, Time};
 
+use super::acquisition::Acquisition;
 use super::decide::NotLocal;
 use super::refill::Refill;
 use crate::config::LimitConfig;
@@ -17,7 +18,7 @@ const LATEST_WEIGHT: f64 = 0.5;
 const MARGIN: f64 = 1.25;
 
 /// The tokens leased for a key.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct TokenLease {
     tokens: u32,
     /// Tokens that are not for use any more: the next sync round returns them.
@@ -136,14 +137,17 @@ impl TokenLease {
         self.surplus = self.surplus.saturating_add(tokens);
     }
 
-    /// Returns the notification to wait for, if tokens are being acquired.
-    pub(crate) fn acquiring(&self) -> Option<Arc<Notify>> {
-        self.acquiring.clone()
+    /// Starts to acquire tokens for a charge, or joins a call in flight.
+    pub(super) fn acquire<'a>(&mut self, charge: &Charge<'a>, config: &LimitConfig) -> Acquisition<'a> {
+        match &self.acquiring {
+            Some(acquiring) => Acquisition::wait(acquiring),
+            None => Acquisition::Send(self.start_acquiring(charge, config)),
+        }
     }
 
     /// Starts to acquire tokens for a charge, and returns the charge to send. A cost above one needs all of its tokens;
     /// otherwise any number helps.
-    pub(crate) fn start_acquiring<'a>(&mut self, charge: &Charge<'a>, config: &LimitConfig) -> Charge<'a> {
+    fn start_acquiring<'a>(&mut self, charge: &Charge<'a>, config: &LimitConfig) -> Charge<'a> {
         self.acquiring = Some(Arc::default());
         let lack = charge.cost().saturating_sub(self.tokens).max(1);
         if lack > 1 && !matches!(charge.action(), Action::TakeUpTo) {

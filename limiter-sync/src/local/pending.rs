@@ -142,9 +142,16 @@ impl PendingDeltas {
         self.taken > 0
     }
 
-    /// Dates the latest takes to `since`.
-    pub(crate) fn date_takes(&mut self, since: Time) {
-        self.since = since;
+    /// Returns the sum of the latest takes.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Removes up to so many of the latest takes, which the central store has debited already. Returns how many.
+    pub(crate) fn cover(&mut self, tokens: u32) -> u32 {
+        let covered = u32::try_from(self.taken).unwrap_or(u32::MAX).min(tokens);
+        self.taken -= u64::from(covered);
+        covered
     }
 
     #[inline]

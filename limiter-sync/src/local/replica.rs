@@ -1,18 +1,17 @@
 //! A local replica of a key's state: the central state of the last sync round, plus what was granted since.
 
-use tollgate_core::store::{Flow, PlainTake, RawDecision, State};
+use tollgate_core::store::{Flow, PlainTake, RawDecision, State, Windows};
 use tollgate_core::{Action, Charge, Decision, Outcome, Source, Time};
 
+use super::acquisition::Acquisition;
 use super::compact_state::CompactState;
+use super::demand::DemandReport;
+use super::peers::{Peers, Round};
 use super::pending::{Delta, PendingDeltas};
-use super::share::{NodeShare, Usage};
 use crate::config::{LimitConfig, WhenStale};
 
-/// After how many intervals pending deltas are late: the central store did not answer.
-const LATE_AFTER: u64 = 4;
-
 /// A local replica of a key's state. Small, because a decision on a key that no other node uses reads nothing else.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct Replica {
     state: CompactState,
     pending: PendingDeltas,
@@ -20,12 +19,16 @@ pub(crate) struct Replica {
     peers: Option<Box<Peers>>,
 }
 
-/// What a replica stores if other nodes use the key, too.
-#[derive(Clone, Copy, Debug, Default)]
-struct Peers {
-    share: NodeShare,
-    /// When the first of the pending takes was granted.
-    pending_since: Time,
+/// What a sync round sends for a replica.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    pub(crate) deltas: PendingDeltas,
+    /// The deltas are late: only what they exceed the limit by is debited, once the answer shows how much that is.
+    pub(crate) late: bool,
+    /// What is added to the usage record, if there is one.
+    pub(crate) usage: Option<u64>,
+    /// What is added to the demand record, if tokens are scarce.
+    pub(crate) report: Option<DemandReport>,
 }
 
 /// The result of a sync round for one key.
@@ -37,8 +40,23 @@ pub(crate) struct Update {
     pub(crate) sent: i64,
     /// The deltas were late.
     pub(crate) late: bool,
+    /// When they were collected, by the deciding clock.
+    pub(crate) collected_at: Time,
     /// The replica's instants are those of the central clock. Otherwise the states cannot be compared.
     pub(crate) comparable: bool,
+    /// The usage record.
+    pub(crate) usage: Option<Windows>,
+    /// The demand record, and what was added to it.
+    pub(crate) demand: Option<(DemandReport, Windows)>,
+}
+
+/// Why a replica does not decide a charge by its state.
+#[derive(Debug)]
+pub(super) enum OutOfShare {
+    /// It is denied.
+    Denied(Decision),
+    /// The central store has tokens for it, as far as is known.
+    NeedsTokens,
 }
 
 impl Replica {
@@ -70,41 +88,48 @@ impl Replica {
     }
 
     pub(super) fn has_pending(&self) -> bool {
-        !self.pending.is_empty()
+        !self.pending.is_empty() || self.peers.as_ref().is_some_and(|peers| peers.advance.is_held())
     }
 
-    /// Returns whether a sync round is useful: there are pending deltas, or a check was denied because of the share.
-    pub(super) fn needs_sync(&self) -> bool {
-        self.has_pending() || self.peers.as_ref().is_some_and(|peers| peers.share.missed())
+    /// Returns whether a sync round is useful: there are pending deltas, or callers were denied and other nodes have to
+    /// know.
+    pub(super) fn needs_sync(&self, config: &LimitConfig, now: Time) -> bool {
+        self.has_pending() || self.peers.as_ref().is_some_and(|peers| peers.needs_sync(config, now))
     }
 
-    /// Takes the pending deltas, to send them, and returns whether they are late.
-    pub(super) fn take_pending(&mut self, config: &LimitConfig, now: Time) -> (PendingDeltas, bool) {
-        let mut pending = std::mem::take(&mut self.pending);
-        let Some(peers) = &self.peers else { return (pending, false) };
-        let waited = now.nanos().saturating_sub(peers.pending_since.nanos());
-        let late = config.refill.is_continuous()
-            && pending.has_takes()
-            && waited > config.interval.saturating_mul(LATE_AFTER);
-        if late {
-            // Other nodes were granted tokens in the meantime, too. If all of them dated their deltas to now, the
-            // tokens refilled in the meantime would be missing once per node.
-            pending.date_takes(peers.pending_since);
+    /// Takes what a sync round sends.
+    pub(super) fn take_pending(&mut self, config: &LimitConfig, now: Time, random: f64) -> Sending {
+        let remaining =
+            if self.peers.is_some() { tokens(&self.peek(&config.limit.charge(""), now)) } else { 0.0 };
+        let Some(peers) = &mut self.peers else {
+            let deltas = std::mem::take(&mut self.pending);
+            return Sending { deltas, late: false, usage: None, report: None };
+        };
+        let late = peers.is_late(&self.pending, config, now) && peers.was_answered();
+        let unspent = peers.advance.take_unspent();
+        if unspent > 0 {
+            self.pending.record(config.refill, unspent, unspent, Action::Refund { at: Some(now) });
         }
-        (pending, late)
+        let deltas = std::mem::take(&mut self.pending);
+        let usage = config.records.as_ref().and_then(|records| records.usage.as_ref());
+        let usage = usage.map(|_| peers.take_usage(deltas.sum().saturating_add(unspent.into())));
+        let report = peers.report(remaining, config, now, random);
+        Sending { late: late && deltas.sum() > 0, deltas, usage, report }
     }
 
-    /// Decides a single charge.
+    /// Decides a single charge. `ask`: whether the central store may be asked for tokens.
     #[inline]
-    pub(super) fn decide(&mut self, charge: &Charge<'_>, config: &LimitConfig, now: Time) -> Decision {
-        match self.within_share(charge, config, now) {
-            Ok(charge) => {
-                let decision = self.apply(&charge, now);
-                self.record(&charge, &decision, config, now);
-                decision
-            }
-            Err(denial) => denial,
-        }
+    pub(super) fn decide(
+        &mut self,
+        charge: &Charge<'_>,
+        config: &LimitConfig,
+        now: Time,
+        ask: bool,
+    ) -> Result<Decision, OutOfShare> {
+        let charge = self.within_share(charge, config, now, ask)?;
+        let decision = self.apply(&charge, now);
+        self.record(&charge, &decision, config, now);
+        Ok(decision)
     }
 
     /// Takes from a plain bucket: the path of nearly all calls. `None` if the general path has to decide, because of
@@ -122,37 +147,47 @@ impl Replica {
             return None;
         }
         let take = flow.take(tat.at, now, cost);
-        let Some(next) = take.next() else { return Some(take) };
+        let Some(next) = take.next() else {
+            if let Some(peers) = &mut self.peers {
+                peers.demand.deny(cost.into());
+            }
+            return Some(take);
+        };
         if let Some(peers) = &mut self.peers {
-            if peers.share.budget(config.rate, now) < f64::from(cost) {
+            if !peers.is_alone() && peers.share.budget(config.rate, now) < f64::from(cost) {
                 return None;
             }
             peers.spend(cost.into(), &self.pending, config, now);
         }
         *tat = flow.state(next.nanos(), false);
         self.pending.take(config.refill, cost, now);
+        if let Some(peers) = &mut self.peers {
+            peers.advance.cover(&mut self.pending);
+        }
         Some(take)
     }
 
-    /// Returns the part of a charge that this node's share covers, or a denial.
+    /// Returns the part of a charge that this node's share covers.
     pub(super) fn within_share<'a>(
         &mut self,
         charge: &Charge<'a>,
         config: &LimitConfig,
         now: Time,
-    ) -> Result<Charge<'a>, Decision> {
+        ask: bool,
+    ) -> Result<Charge<'a>, OutOfShare> {
         let cost = charge.cost();
-        if self.peers.is_none() || !charge.action().is_take() || cost == 0 {
+        let shared = self.peers.as_ref().is_some_and(|peers| !peers.is_alone());
+        if !shared || !charge.action().is_take() || cost == 0 {
             return Ok(*charge);
         }
         let window_starts = !config.refill.is_continuous() && self.fresh_at() <= now;
         let peeked = self.peek(charge, now);
         let remaining = tokens(&peeked);
-        let Some(Peers { share, .. }) = self.peers.as_deref_mut() else { return Ok(*charge) };
+        let Some(peers) = self.peers.as_deref_mut() else { return Ok(*charge) };
         if window_starts {
-            share.fill(config.rate, now);
+            peers.share.fill(config.rate, now);
         }
-        let budget = share.budget(config.rate, now);
+        let budget = peers.share.budget(config.rate, now);
         let up_to = matches!(charge.action(), Action::TakeUpTo);
         let (least, wanted) =
             if up_to { (1.0, remaining.min(cost.into())) } else { (f64::from(cost), f64::from(cost)) };
@@ -160,17 +195,22 @@ impl Replica {
             // If the tokens do not exist at all, the state denies the charge, with the right wait.
             return Ok(*charge);
         }
-        share.miss(wanted);
         if up_to && budget >= 1.0 {
             return Ok(charge.with_cost(whole(budget)));
         }
+        if ask && peers.may_ask(&self.pending, config, now) {
+            return Err(OutOfShare::NeedsTokens);
+        }
+        peers.share.miss(wanted);
+        peers.demand.deny(wanted);
         // There are tokens, but not for this node: until its share has refilled, or the next round reports more.
-        let wait = nanos(share.wait(config.rate, f64::from(cost), now));
+        let wait = nanos(peers.share.wait(config.rate, f64::from(cost), now));
         let wait = (config.interval / 2).min(wait).max(1);
-        Err(RawDecision { outcome: Outcome::Denied, granted: 0, wait, ..peeked.raw() }.into())
+        let denial = RawDecision { outcome: Outcome::Denied, granted: 0, wait, ..peeked.raw() };
+        Err(OutOfShare::Denied(denial.into()))
     }
 
-    /// Records a grant as a pending delta.
+    /// Records a grant as a pending delta, and a denial as unmet demand.
     #[inline]
     pub(super) fn record(
         &mut self,
@@ -180,9 +220,15 @@ impl Replica {
         now: Time,
     ) {
         let (action, granted) = (charge.action(), decision.granted());
+        if decision.is_denied() {
+            if let (Some(peers), true) = (&mut self.peers, action.is_take()) {
+                peers.demand.deny(charge.cost().into());
+            }
+            return;
+        }
         // A refund that counts for nothing locally may count for other nodes.
         let nothing = if action.is_delta() { charge.cost() == 0 } else { granted == 0 };
-        if nothing || decision.is_denied() {
+        if nothing {
             return;
         }
         if let Some(peers) = &mut self.peers {
@@ -195,6 +241,9 @@ impl Replica {
             self.pending.record(config.refill, charge.cost(), granted, dated(action, now));
         } else {
             self.pending.take(config.refill, granted, now);
+            if let Some(peers) = &mut self.peers {
+                peers.advance.cover(&mut self.pending);
+            }
         }
     }
 
@@ -202,7 +251,11 @@ impl Replica {
     pub(super) fn decide_stale(&mut self, charge: &Charge<'_>, config: &LimitConfig, now: Time) -> Decision {
         let when_stale = if charge.action().is_take() { config.when_stale } else { WhenStale::Continue };
         let decision = match when_stale {
-            WhenStale::Continue => self.decide(charge, config, now),
+            WhenStale::Continue => match self.decide(charge, config, now, false) {
+                Ok(decision) | Err(OutOfShare::Denied(decision)) => decision,
+                // It is not asked.
+                Err(OutOfShare::NeedsTokens) => return deny(charge, config),
+            },
             WhenStale::Deny => return deny(charge, config),
             WhenStale::Share { .. } => {
                 let Some(share) = &config.stale_share else { return deny(charge, config) };
@@ -220,56 +273,125 @@ impl Replica {
     }
 
     /// Adopts the central state after a sync round, and adds the deltas that are pending by now. Returns the debt of
-    /// the central balance, in tokens. `random` is a random number below 1.
-    pub(super) fn update(&mut self, update: Update, config: &LimitConfig, now: Time, random: f64) -> f64 {
+    /// the central balance, in tokens.
+    pub(super) fn update(&mut self, update: Update, config: &LimitConfig, now: Time) -> f64 {
         let peek = config.limit.charge("");
         let before = tokens(&self.peek(&peek, now));
         let local = std::mem::replace(&mut self.state, update.state.into());
         let local = Self { state: local, ..Self::default() };
         let full = config.refill.is_continuous() && self.fresh_at() <= now;
-        let debt = -tokens(&self.peek(&peek, now));
+        let central = tokens(&self.peek(&peek, now));
+        let sent = signed(update.sent.max(0));
+        let mut peers = self.peers.take().unwrap_or_else(|| {
+            // What is pending by now was granted after the deltas that were sent.
+            Box::new(Peers::new(update.collected_at, whole(sent), now))
+        });
+        let pending = signed(self.pending.sum().max(0));
+        let excess = if update.late {
+            peers.excess(sent, central, before + pending, update.usage, config, now)
+        } else {
+            0.0
+        };
+        if excess >= 1.0 {
+            peers.repay(excess);
+            self.pending.record(config.refill, whole(excess), whole(excess), Action::Debit { at: Some(now) });
+        }
+        let late = peers.is_late(&self.pending, config, now) && peers.was_answered();
+        if late || update.late {
+            peers.recover(config, now);
+        }
+        if let (false, Some(usage)) = (late, update.usage) {
+            peers.answered(central - excess, usage, now);
+        }
         // The state of a full bucket does not contain its last use, which was now at the latest.
-        self.replay_pending(&peek, now, if full { undated } else { |action| action });
-        // Or earlier, if the local state says so. Late deltas count centrally as if they had been spread over time; the
-        // local state has their true instants.
-        let local_is_better = (full && self.has_pending() && local.fresh_at() < self.fresh_at())
-            || (update.late && local.fresh_at() > self.fresh_at());
-        if local_is_better {
+        self.replay_pending(&peek, peers.advance.tokens(), now, if full { undated } else { |action| action });
+        // Or earlier, if the local state says so. What was granted during an outage is nowhere else.
+        if late || (full && excess < 1.0 && self.has_pending() && local.fresh_at() < self.fresh_at()) {
             self.state = local.state;
         }
         let remaining = tokens(&self.peek(&peek, now));
-        let usage = Usage {
-            own: signed(update.sent.max(0)),
-            // Less than half a token is a rounding difference.
-            others: if before - remaining < 0.5 || !update.comparable { 0.0 } else { before - remaining },
-            pending: signed(self.pending.sum().max(0)),
-            remaining,
+        if let Some((report, record)) = update.demand
+            && let Some(records) = &config.records
+        {
+            peers.demand.learn(report, record, now, records.demand_window);
+        }
+        let others = match (update.late, update.comparable) {
+            (true, _) => 0.0,
+            (false, true) => before - remaining,
+            // The first answer: without other nodes, the state would be that of a fresh key less what was sent.
+            (false, false) => config.rate.capacity - sent - central,
         };
-        // The deltas that are pending by now are not older than that, as far as is known.
-        let first = || Box::new(Peers { pending_since: now, ..Peers::default() });
-        let mut peers = self.peers.take().unwrap_or_else(first);
-        peers.share.learn(usage, config.rate, now, random);
-        self.peers = (!peers.share.is_whole()).then_some(peers);
-        debt.max(0.0)
+        // Less than half a token is a rounding difference.
+        let others = if others < 0.5 { 0.0 } else { others };
+        peers.learn(Round { own: sent, others, pending, remaining }, config, now);
+        self.peers = (!peers.is_unused(now)).then_some(peers);
+        (-central).max(0.0)
     }
 
     /// Adopts the central state if it has no more tokens than the replica. Otherwise the answer may be older than the
     /// last sync round, and the next one decides.
-    pub(super) fn update_if_lower(&mut self, update: Update, config: &LimitConfig, now: Time, random: f64) {
+    pub(super) fn update_if_lower(&mut self, update: Update, config: &LimitConfig, now: Time) {
         let peek = config.limit.charge("").with_cost(0);
         let central = tokens(&update.state.clone().apply(&peek, now)) - signed(self.pending.sum());
         if central <= tokens(&self.peek(&peek, now)) {
-            let _ = self.update(update, config, now, random);
+            let _ = self.update(update, config, now);
         }
     }
 
-    /// Applies the pending deltas to the state.
-    fn replay_pending(&mut self, charge: &Charge<'_>, now: Time, date: fn(Action) -> Action) {
+    /// Applies the pending deltas to the state, and credits tokens that the central store debited in advance.
+    fn replay_pending(&mut self, charge: &Charge<'_>, advance: u32, now: Time, date: fn(Action) -> Action) {
         let pending = std::mem::take(&mut self.pending);
+        if advance > 0 {
+            let _ = self.apply(&charge.with_cost(advance).with_action(Action::Refund { at: None }), now);
+        }
         for (cost, action) in pending.deltas().flat_map(Delta::charges) {
             let _ = self.apply(&charge.with_cost(cost).with_action(date(action)), now);
         }
         self.pending = pending;
+    }
+
+    // Tokens in advance.
+
+    /// Starts to take tokens for a charge from the central store, or joins a call in flight. `None` if this node no
+    /// longer has a share. `again`: the caller has waited before.
+    pub(super) fn acquire<'a>(&mut self, charge: &Charge<'a>, again: bool) -> Option<Acquisition<'a>> {
+        let advance = &mut self.peers.as_deref_mut()?.advance;
+        let charge = match charge.action() {
+            // Any number helps.
+            Action::TakeUpTo => charge.with_cost(1),
+            _ => *charge,
+        };
+        if let Some(in_flight) = advance.join(charge.cost(), again) {
+            return Some(Acquisition::wait(&in_flight));
+        }
+        let tokens = advance.start(&charge, &self.pending);
+        Some(Acquisition::Send(charge.with_cost(tokens).with_action(Action::TakeUpTo)))
+    }
+
+    /// Adds the tokens that the central store granted in advance.
+    pub(super) fn acquired(&mut self, decision: &Decision, config: &LimitConfig, now: Time) {
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let granted = if decision.is_allowed() { decision.granted() } else { 0 };
+        peers.advance.add(granted);
+        peers.advance.stop();
+        peers.share.spend(-f64::from(granted), config.rate, now);
+        peers.advance.cover(&mut self.pending);
+        // What the central store has, less what it does not know of yet: the replica never has more.
+        let known = f64::from(decision.remaining()) + f64::from(peers.advance.tokens());
+        let most = known - signed(self.pending.sum());
+        let excess = tokens(&self.peek(&config.limit.charge(""), now)) - most;
+        if excess >= 1.0 {
+            let debit = config.limit.charge("").with_cost(whole(excess));
+            self.apply_granted(debit.with_action(Action::Debit { at: None }), now);
+        }
+    }
+
+    /// Ends a call for tokens that failed: the next one is made an interval later.
+    pub(super) fn acquire_failed(&mut self, config: &LimitConfig, now: Time) {
+        if let Some(peers) = self.peers.as_deref_mut() {
+            peers.advance.pause(Time::from_nanos(now.nanos().saturating_add(config.interval)));
+            peers.advance.stop();
+        }
     }
 
     /// Applies what the central store granted itself: no delta is pending for it.
@@ -281,7 +403,7 @@ impl Replica {
         if action == Action::Reset {
             // What was granted locally in the meantime is still pending.
             (self.state, self.peers) = (CompactState::default(), None);
-            self.replay_pending(charge, now, |action| action);
+            self.replay_pending(charge, 0, now, |action| action);
         } else if action.is_delta() {
             self.apply_granted(charge.with_cost(granted), now);
         } else if action.is_take() {
@@ -294,16 +416,6 @@ impl Replica {
         if delta.cost() > 0 {
             let _ = self.apply(&delta, now);
         }
-    }
-}
-
-impl Peers {
-    /// Spends from the share. `pending` are the deltas before this one.
-    fn spend(&mut self, amount: f64, pending: &PendingDeltas, config: &LimitConfig, now: Time) {
-        if !pending.has_takes() {
-            self.pending_since = now;
-        }
-        self.share.spend(amount, config.rate, now);
     }
 }
 

@@ -3,10 +3,10 @@
 use tollgate_core::store::{Flow, PlainTake, State};
 use tollgate_core::{Action, Charge, Decision, Time};
 
+use super::acquisition::Acquisition;
 use super::decide::NotLocal;
 use super::lease::{LeaseAction, TokenLease};
-use super::pending::PendingDeltas;
-use super::replica::{Replica, Update, deny};
+use super::replica::{OutOfShare, Replica, Sending, Update, deny};
 use crate::config::{LimitConfig, Mode, WhenStale};
 
 /// What a key is decided by.
@@ -85,7 +85,10 @@ impl LocalState {
     ) -> Result<Decision, NotLocal> {
         match self {
             Self::Replica(replica) if stale => Ok(replica.decide_stale(charge, config, now)),
-            Self::Replica(replica) => Ok(replica.decide(charge, config, now)),
+            Self::Replica(replica) => match replica.decide(charge, config, now, true) {
+                Ok(decision) | Err(OutOfShare::Denied(decision)) => Ok(decision),
+                Err(OutOfShare::NeedsTokens) => Err(NotLocal::NeedsTokens(0)),
+            },
             Self::Lease(lease) if again => lease.decide_again(charge, now),
             Self::Lease(lease) => lease.decide(charge, now),
         }
@@ -111,9 +114,10 @@ impl LocalState {
         let when_stale =
             if stale && charge.action().is_take() { config.when_stale } else { WhenStale::Continue };
         let prepared = match (when_stale, &config.stale_share) {
-            (WhenStale::Continue, _) => match replica.within_share(charge, config, now) {
+            (WhenStale::Continue, _) => match replica.within_share(charge, config, now, !stale) {
                 Ok(part) => Prepared::Replica(part),
-                Err(denial) => Prepared::Denied(denial),
+                Err(OutOfShare::Denied(denial)) => Prepared::Denied(denial),
+                Err(OutOfShare::NeedsTokens) => Prepared::NotLocal(NotLocal::NeedsTokens(0)),
             },
             (WhenStale::Share { .. }, Some(share)) => Prepared::Replica(charge.with_limit(share)),
             (WhenStale::Share { .. }, None) | (WhenStale::Deny, _) => Prepared::Denied(deny(charge, config)),
@@ -178,9 +182,9 @@ impl LocalState {
     }
 
     /// Returns whether the next sync round should include it. A lease takes part for as long as it is used.
-    pub(crate) fn needs_sync(&self) -> bool {
+    pub(crate) fn needs_sync(&self, config: &LimitConfig, now: Time) -> bool {
         match self {
-            Self::Replica(replica) => replica.needs_sync(),
+            Self::Replica(replica) => replica.needs_sync(config, now),
             Self::Lease(_) => true,
         }
     }
@@ -196,7 +200,7 @@ impl LocalState {
     /// Returns whether it equals the state of an unused key.
     pub(super) fn is_fresh(&self, now: Time) -> bool {
         match self {
-            Self::Replica(replica) => replica.fresh_at() <= now,
+            Self::Replica(replica) => replica.fresh_at() <= now && !replica.has_pending(),
             Self::Lease(lease) => lease.is_fresh(now),
         }
     }
@@ -209,27 +213,26 @@ impl LocalState {
         }
     }
 
-    /// Takes the pending deltas of a replica, to send them, and returns whether they are late.
-    pub(crate) fn take_deltas(&mut self, config: &LimitConfig, now: Time) -> Option<(PendingDeltas, bool)> {
+    /// Takes what a sync round sends for a replica. `random` is a random number below 1.
+    pub(crate) fn take_deltas(&mut self, config: &LimitConfig, now: Time, random: f64) -> Option<Sending> {
         match self {
-            Self::Replica(replica) => Some(replica.take_pending(config, now)),
+            Self::Replica(replica) => Some(replica.take_pending(config, now, random)),
             Self::Lease(_) => None,
         }
     }
 
     /// Applies the result of a sync round to a replica, and returns the debt of the central balance in tokens.
-    /// `random` is a random number below 1.
-    pub(crate) fn update(&mut self, update: Update, config: &LimitConfig, now: Time, random: f64) -> f64 {
+    pub(crate) fn update(&mut self, update: Update, config: &LimitConfig, now: Time) -> f64 {
         match self {
-            Self::Replica(replica) => replica.update(update, config, now, random),
+            Self::Replica(replica) => replica.update(update, config, now),
             Self::Lease(_) => 0.0,
         }
     }
 
     /// Applies the result of a call that was not a sync round to a replica, if it has no more tokens than the replica.
-    pub(crate) fn update_if_lower(&mut self, update: Update, config: &LimitConfig, now: Time, random: f64) {
+    pub(crate) fn update_if_lower(&mut self, update: Update, config: &LimitConfig, now: Time) {
         match self {
-            Self::Replica(replica) => replica.update_if_lower(update, config, now, random),
+            Self::Replica(replica) => replica.update_if_lower(update, config, now),
             Self::Lease(_) => {}
         }
     }
@@ -250,6 +253,52 @@ impl LocalState {
         }
         let amount = i64::from(delta.cost());
         if matches!(delta.action(), Action::Refund { .. }) { -amount } else { amount }
+    }
+
+    // Tokens from the central store.
+
+    /// Starts to acquire tokens for a charge, or joins a call in flight. `None` if the charge can be decided again as it
+    /// is. `again`: the caller has waited before.
+    pub(crate) fn acquire<'a>(
+        &mut self,
+        charge: &Charge<'a>,
+        config: &LimitConfig,
+        again: bool,
+    ) -> Option<Acquisition<'a>> {
+        match self {
+            Self::Replica(replica) => replica.acquire(charge, again),
+            Self::Lease(lease) => Some(lease.acquire(charge, config)),
+        }
+    }
+
+    /// Adds the tokens that the central store granted.
+    pub(crate) fn acquired(
+        &mut self,
+        sent: &Charge<'_>,
+        decision: &Decision,
+        decided_at: Time,
+        config: &LimitConfig,
+    ) {
+        match self {
+            Self::Replica(replica) => replica.acquired(decision, config, decided_at),
+            Self::Lease(lease) => lease.acquired(sent, decision, decided_at, config),
+        }
+    }
+
+    /// Ends an attempt to acquire tokens that failed.
+    pub(crate) fn acquire_failed(&mut self, config: &LimitConfig, now: Time) {
+        match self {
+            Self::Replica(replica) => replica.acquire_failed(config, now),
+            Self::Lease(lease) => lease.acquire_failed(config, now),
+        }
+    }
+
+    /// Ends an attempt to acquire tokens whose caller has gone away.
+    pub(crate) fn stop_acquiring(&mut self, config: &LimitConfig, now: Time) {
+        match self {
+            Self::Replica(replica) => replica.acquire_failed(config, now),
+            Self::Lease(lease) => lease.stop_acquiring(),
+        }
     }
 
     /// Returns what a sync round has to do for a lease, and with which action. `closing` returns all tokens.

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use tollgate_core::store::Store;
-use tollgate_core::{Action, Charge, IdempotencyKey, Time};
+use tollgate_core::store::{Export, Store};
+use tollgate_core::{Action, Charge, IdempotencyKey, Limit, Time};
 
 use crate::config::LimitConfig;
 use crate::local::entry::{Entry, StoredKey};
-use crate::local::pending::{Delta, PendingDeltas};
+use crate::local::pending::Delta;
+use crate::local::replica::Sending;
 use crate::local::table::Location;
 
 /// How many charges a call contains: enough to make the overhead of each small, and few enough for every store.
@@ -19,9 +20,9 @@ pub(super) struct KeyDeltas {
     pub(super) location: Location,
     pub(super) key: StoredKey,
     pub(super) config: Arc<LimitConfig>,
-    pub(super) deltas: PendingDeltas,
-    /// They waited unusually long.
-    pub(super) late: bool,
+    pub(super) sending: Sending,
+    /// When they were collected, by the deciding clock.
+    pub(super) collected_at: Time,
     /// The central store has answered for this key before.
     pub(super) was_synced: bool,
     /// Their instants are those of the deciding clock.
@@ -35,14 +36,14 @@ impl KeyDeltas {
         if entry.is_in_flight() {
             return None;
         }
-        let (deltas, late) = entry.state.take_deltas(&entry.config, now)?;
+        let sending = entry.state.take_deltas(&entry.config, now, fastrand::f64())?;
         entry.set_in_flight(true);
         Some(Self {
             location,
             key: key.clone(),
             config: Arc::clone(&entry.config),
-            deltas,
-            late,
+            sending,
+            collected_at: now,
             was_synced: entry.was_synced(),
             central_dates: false,
         })
@@ -53,19 +54,56 @@ impl KeyDeltas {
         self.config.limit.charge(self.key.key())
     }
 
-    /// Returns the charges to send: the deltas, or one that changes nothing if there are none.
-    pub(super) fn charges(&self) -> impl Iterator<Item = Charge<'_>> {
+    /// Returns the charges on the key's state: the deltas, or one that changes nothing if there are none, or if they are
+    /// late and only what they exceed the limit by will be debited.
+    fn state_charges(&self) -> impl Iterator<Item = Charge<'_>> {
         let charge = self.charge();
-        let deltas = self.deltas.deltas().flat_map(Delta::charges);
-        let charges = deltas.map(move |(cost, action)| charge.with_cost(cost).with_action(action));
+        let deltas = (!self.sending.late).then(|| self.sending.deltas.deltas().flat_map(Delta::charges));
+        let charges = deltas
+            .into_iter()
+            .flatten()
+            .map(move |(cost, action)| charge.with_cost(cost).with_action(action));
         // Local instants mean nothing to the central store. These deltas are an interval late at most.
         let mut charges =
             charges.map(|charge| if self.central_dates { charge } else { undated(charge) }).peekable();
         // A debit of zero changes nothing, and is never denied as a peek might be.
-        let nothing =
-            charges.peek().is_none().then(|| charge.with_cost(0).with_action(Action::Debit { at: None }));
+        let nothing = charges.peek().is_none().then(|| debit(charge, 0, None));
         nothing.into_iter().chain(charges)
     }
+
+    /// Returns the charges on the key's records: usage and demand.
+    fn record_charges(&self) -> [Option<Charge<'_>>; 2] {
+        let (records, key) = (self.config.records.as_ref(), self.key.key());
+        let amount = |amount: u64| u32::try_from(amount).unwrap_or(Limit::MAX_COUNT).min(Limit::MAX_COUNT);
+        let usage = records.and_then(|records| {
+            let charge = records.usage.as_ref()?.charge(key);
+            Some(debit(charge, amount(self.sending.usage?), None))
+        });
+        let demand = records.and_then(|records| {
+            let report = self.sending.report?;
+            let at = self.central_dates.then_some(report.at);
+            Some(debit(records.demand.charge(key), amount(report.amount), at))
+        });
+        [usage, demand]
+    }
+
+    /// Returns all charges to send: those on the state, and those on its records.
+    pub(super) fn charges(&self) -> impl Iterator<Item = Charge<'_>> {
+        self.state_charges().chain(self.record_charges().into_iter().flatten())
+    }
+
+    /// Returns the answers for this key among those of its batch: the state, the usage record and the demand record.
+    /// `None` if there are too few.
+    pub(super) fn answers(&self, exports: &mut impl Iterator<Item = Export>) -> Option<[Option<Export>; 3]> {
+        // One state per charge, all of them the same.
+        let state = exports.by_ref().take(self.state_charges().count()).last()?;
+        let [usage, demand] = self.record_charges().map(|charge| charge.and_then(|_| exports.next()));
+        Some([Some(state), usage, demand])
+    }
+}
+
+fn debit(charge: Charge<'_>, amount: u32, at: Option<Time>) -> Charge<'_> {
+    charge.with_cost(amount).with_action(Action::Debit { at })
 }
 
 /// The deltas of several keys, which are applied by one call, all or none.

@@ -1,7 +1,7 @@
 //! Sends a batch to the central store, and applies the answer to the replicas.
 
 use tollgate_core::store::{Export, Store};
-use tollgate_core::{Clock, Effect, ErrorKind, Request, StoreError, Time};
+use tollgate_core::{Clock, Effect, ErrorKind, Limit, Request, StoreError, Time};
 
 use super::batch::Batch;
 use super::round::RoundResult;
@@ -96,27 +96,35 @@ impl<S: Store, C: Clock> Node<S, C> {
         let mut exports = exports.into_iter();
         let mut result = RoundResult { keys: batch.keys.len(), debt: 0 };
         for key in batch.keys {
-            // One state per charge, all of them the same.
-            let charges = key.charges().count();
-            let Some(Export { state, at }) = exports.by_ref().take(charges).last() else { break };
+            let Some([Some(Export { state, at }), usage, demand]) = key.answers(&mut exports) else { break };
             let state = state_of(&key.config.limit, state.as_ref());
             let mut shard = self.table.lock(key.location.shard);
             let Some(entry) = shard.get(key.location.index) else { continue };
             entry.set_in_flight(false);
-            entry.mark_synced(at.max(self.now()));
+            let now = at.max(self.now());
+            entry.mark_synced(now);
             if let Ok(state) = state {
+                let record = |export: Option<Export>, limit: Option<&Limit>| {
+                    // A record that cannot be read has no figures.
+                    state_of(limit?, export?.state.as_ref()).ok().and_then(|state| state.as_windows())
+                };
+                let records = key.config.records.as_ref();
+                let demand = record(demand, records.map(|records| &records.demand));
                 let update = Update {
                     state,
-                    sent: key.deltas.sum(),
-                    late: key.late,
+                    sent: key.sending.deltas.sum(),
+                    late: key.sending.late,
+                    collected_at: key.collected_at,
                     comparable: key.was_synced || key.central_dates,
+                    usage: record(usage, records.and_then(|records| records.usage.as_ref())),
+                    demand: key.sending.report.zip(demand),
                 };
-                let debt = entry.state.update(update, &entry.config, at.max(self.now()), fastrand::f64());
+                let debt = entry.state.update(update, &entry.config, now);
                 result.debt = result.debt.max(rounded_up(debt));
-                entry.rechecks =
-                    if key.deltas.is_empty() { entry.rechecks.saturating_sub(1) } else { RECHECKS };
+                let sent_nothing = key.sending.deltas.is_empty();
+                entry.rechecks = if sent_nothing { entry.rechecks.saturating_sub(1) } else { RECHECKS };
             }
-            if entry.state.needs_sync() || entry.rechecks > 0 {
+            if entry.state.needs_sync(&entry.config, now) || entry.rechecks > 0 {
                 shard.make_due(key.location.index);
             }
         }

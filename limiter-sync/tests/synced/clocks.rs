@@ -136,7 +136,8 @@ async fn other_nodes_are_noticed_in_the_first_sync_rounds() {
             passed += usize::from(take(node).await);
         }
     }
-    assert!((10..=200).contains(&passed), "{passed} of 180 that remain for both");
+    // The first node gets what its share does not cover from the central store, and the second one its share.
+    assert!((10..=180 + 46).contains(&passed), "{passed} of 180 that remain for both");
 }
 
 /// Decides at its callers' time, but half a second later: it knows of callers that are ahead.

@@ -1,0 +1,106 @@
+//! Tokens taken from the central store in advance of the next sync round, because this node's share was used up while
+//! there was no shortage: the callers that need them wait for one call.
+
+use std::sync::Arc;
+
+use tokio::sync::Notify;
+use tollgate_core::{Charge, Time};
+
+use super::pending::PendingDeltas;
+
+/// Tokens taken from the central store in advance.
+#[derive(Debug, Default)]
+pub(super) struct Advance {
+    /// Tokens that the central store has debited, and that no caller has spent.
+    tokens: u32,
+    /// What the callers need that wait for the call in flight.
+    waiting_for: u32,
+    /// Present while a call is in flight; notifies the callers that wait for it.
+    in_flight: Option<Arc<Notify>>,
+    /// No call is made before.
+    paused_until: Time,
+    /// What callers have spent of such tokens since the last sync round: no delta reports it.
+    spent: u64,
+}
+
+impl Advance {
+    /// Returns whether there are tokens, or a call for some is in flight.
+    pub(super) fn is_held(&self) -> bool {
+        self.tokens > 0 || self.in_flight.is_some()
+    }
+
+    /// Returns whether the next sync round need not know anything of it.
+    pub(super) fn is_unused(&self) -> bool {
+        !self.is_held() && self.spent == 0
+    }
+
+    pub(super) fn tokens(&self) -> u32 {
+        self.tokens
+    }
+
+    /// Returns whether a caller may ask for tokens now.
+    pub(super) fn is_possible(&self, now: Time) -> bool {
+        now >= self.paused_until
+    }
+
+    /// Returns the notification to wait for, if a call is in flight. `again`: the caller has waited before.
+    pub(super) fn join(&mut self, cost: u32, again: bool) -> Option<Arc<Notify>> {
+        let in_flight = self.in_flight.clone()?;
+        if !again {
+            self.waiting_for = self.waiting_for.saturating_add(cost);
+        }
+        Some(in_flight)
+    }
+
+    /// Starts a call, and returns how many tokens to take: for this caller, for those that have waited for the call
+    /// before, and what was granted locally since the last round.
+    pub(super) fn start(&mut self, charge: &Charge<'_>, pending: &PendingDeltas) -> u32 {
+        self.in_flight = Some(Arc::default());
+        let waiting_for = std::mem::take(&mut self.waiting_for);
+        let pending = u32::try_from(pending.taken()).unwrap_or(u32::MAX);
+        charge.cost().max(waiting_for).saturating_add(pending)
+    }
+
+    /// Adds what the central store granted.
+    pub(super) fn add(&mut self, granted: u32) {
+        self.tokens = self.tokens.saturating_add(granted);
+    }
+
+    /// Ends a call, and wakes the callers that wait for it.
+    pub(super) fn stop(&mut self) {
+        if let Some(in_flight) = self.in_flight.take() {
+            in_flight.notify_waiters();
+        }
+    }
+
+    /// Makes no call until an instant.
+    pub(super) fn pause(&mut self, until: Time) {
+        self.paused_until = until;
+    }
+
+    /// Covers pending takes by tokens that the central store has debited already.
+    pub(super) fn cover(&mut self, pending: &mut PendingDeltas) {
+        if self.tokens > 0 {
+            let covered = pending.cover(self.tokens);
+            self.tokens -= covered;
+            self.spent = self.spent.saturating_add(covered.into());
+        }
+    }
+
+    /// Takes what callers have spent since the last sync round.
+    pub(super) fn take_spent(&mut self) -> u64 {
+        std::mem::take(&mut self.spent)
+    }
+
+    /// Takes the tokens that were not spent, to return them.
+    pub(super) fn take_unspent(&mut self) -> u32 {
+        if self.in_flight.is_some() { 0 } else { std::mem::take(&mut self.tokens) }
+    }
+}
+
+impl Drop for Advance {
+    /// Wakes the callers that wait: they decide again.
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

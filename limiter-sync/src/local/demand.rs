@@ -1,0 +1,147 @@
+//! What nodes ask for, so that their shares follow demand and not what was granted before.
+//!
+//! A key whose tokens do not suffice has a *demand record* at the central store: a sliding window of a few sync
+//! intervals, into which every node debits once per window what it asks for. A node that gets less than it asks for is
+//! *hungry* and adds [`HUNGRY`]; another one adds its demand, in units of which the limit's rate has [`RATE`]. The sum
+//! of a window says how many nodes are hungry, and what the others use, and with that the *fair part* of each hungry
+//! node: all nodes up to it get what they ask for, and the rest is divided equally (max-min fairness).
+
+use tollgate_core::Time;
+use tollgate_core::store::Windows;
+
+use super::share::{TokenRate, narrow, span};
+
+/// What a hungry node adds to the record.
+const HUNGRY: u64 = 100_000;
+/// The demand of a whole limit, in the record.
+const RATE: f64 = 10_000.0;
+/// The smallest fair part: a record may be wrong for a moment.
+const MIN_FAIR: f64 = 1.0 / 4_096.0;
+/// How much smaller the fair part becomes at most from one window to the next. While a node that was satisfied becomes
+/// hungry, it is counted as both.
+const LARGEST_STEP: f64 = 0.5;
+/// For how many windows a fair part is valid.
+const VALID: u64 = 2;
+
+/// What a node adds to a key's demand record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct DemandReport {
+    /// The debit.
+    pub(crate) amount: u64,
+    /// When: in the window that it belongs to.
+    pub(crate) at: Time,
+    /// The node also reported in the window before.
+    continued: bool,
+}
+
+/// The demand of a node, and what it knows of all nodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demand {
+    /// What callers asked for since the last report, granted or not.
+    asked: f64,
+    since: Time,
+    /// A caller was denied since the last report.
+    unmet: bool,
+    /// The number of the window of the last report.
+    window: u64,
+    /// The part of the limit that a hungry node gets; zero if it is not known.
+    fair: f32,
+    fair_until: Time,
+}
+
+impl Demand {
+    pub(super) fn new(now: Time) -> Self {
+        Self { asked: 0.0, since: now, unmet: false, window: 0, fair: 0.0, fair_until: now }
+    }
+
+    /// Counts what a caller asked for.
+    #[inline]
+    pub(super) fn count(&mut self, cost: f64) {
+        self.asked += cost;
+    }
+
+    /// Counts what a caller asked for and did not get.
+    #[inline]
+    pub(super) fn deny(&mut self, cost: f64) {
+        self.asked += cost;
+        self.unmet = true;
+    }
+
+    /// Returns whether a caller was denied since the last report, and there is a new one to make. At most one per
+    /// window, and per token: more would say nothing new.
+    pub(super) fn is_due(&self, rate: TokenRate, now: Time, window: u64) -> bool {
+        self.unmet && self.window != number(now, window) && span(self.since, now) >= rate.token
+    }
+
+    /// Returns the part of the limit that a hungry node gets, if nodes are hungry.
+    #[inline]
+    pub(super) fn fair(&self, now: Time) -> Option<f64> {
+        (self.fair > 0.0 && now < self.fair_until).then(|| self.fair.into())
+    }
+
+    /// Returns this node's demand as a part of the limit.
+    fn part(&self, rate: TokenRate, now: Time) -> f64 {
+        self.asked * rate.token / span(self.since, now).max(1.0)
+    }
+
+    /// Returns the report of this window, if there is one to make: tokens are `scarce`, a caller was denied, or other
+    /// nodes are hungry. `window` is the length of a window, and `random` a random number below 1.
+    pub(super) fn report(
+        &mut self,
+        scarce: bool,
+        rate: TokenRate,
+        now: Time,
+        window: u64,
+        random: f64,
+    ) -> Option<DemandReport> {
+        let number = number(now, window);
+        let fair = self.fair(now);
+        if number == self.window || !(scarce || self.unmet || fair.is_some()) {
+            return None;
+        }
+        let part = self.part(rate, now);
+        // Demand fluctuates: a node at the fair part is denied now and then, and gets no more by being hungry.
+        let hungry = self.unmet && fair.is_none_or(|fair| part > fair * 0.95);
+        let amount = if hungry { HUNGRY } else { rounded(part * RATE, random).min(HUNGRY - 1) };
+        let continued = self.window + 1 == number;
+        (self.asked, self.since, self.unmet, self.window) = (0.0, now, false, number);
+        Some(DemandReport { amount, at: now, continued })
+    }
+
+    /// Learns from the record after a report.
+    pub(super) fn learn(&mut self, report: DemandReport, record: Windows, now: Time, window: u64) {
+        let of = |sum: u64| {
+            let (hungry, used) = (sum / HUNGRY, sum % HUNGRY);
+            (hungry > 0).then(|| (1.0 - whole(used) / RATE) / whole(hungry))
+        };
+        // The window before is complete, if this node is in it. In this one, more nodes may have reported already.
+        let before = record.previous + if report.continued { 0 } else { report.amount };
+        let fair = match (of(before).filter(|_| record.previous > 0), of(record.current)) {
+            (Some(before), Some(current)) => before.min(current),
+            (Some(fair), None) | (None, Some(fair)) => fair,
+            (None, None) => {
+                self.fair = 0.0;
+                return;
+            }
+        };
+        let least = self.fair(now).map_or(MIN_FAIR, |last| last * LARGEST_STEP);
+        self.fair = narrow(fair.max(least).clamp(MIN_FAIR, 1.0));
+        self.fair_until = Time::from_nanos(now.nanos().saturating_add(window * VALID));
+    }
+}
+
+/// Returns the number of the window that contains an instant.
+fn number(at: Time, window: u64) -> u64 {
+    at.nanos() / window.max(1)
+}
+
+/// Rounds up or down at random, so that the average is exact.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and saturating")]
+fn rounded(number: f64, random: f64) -> u64 {
+    (number + random) as u64
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+fn whole(number: u64) -> f64 {
+    number as f64
+}

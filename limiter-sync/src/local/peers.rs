@@ -1,0 +1,233 @@
+//! What a replica keeps if other nodes use its key, too: this node's share, and what is needed to compute it.
+
+use tollgate_core::Time;
+use tollgate_core::store::Windows;
+
+use super::advance::Advance;
+use super::demand::{Demand, DemandReport};
+use super::pending::PendingDeltas;
+use super::share::{NodeShare, Part, narrow};
+use super::usage::{self, LastAnswer};
+use crate::config::LimitConfig;
+
+/// The weight of the rounds before this one.
+const DECAY: f64 = 0.8;
+/// What a node may spend beyond its part, as a part of the whole: how nodes without a part get one.
+const MIN_PART: f64 = 1.0 / 256.0;
+/// Other nodes count as absent if they spent less than this part of what this node spent.
+const NEGLIGIBLE: f32 = 0.01;
+/// How much more than its demand a satisfied node may spend without an answer from the central store.
+const MARGIN: f64 = 1.25;
+/// Tokens are scarce if less than this part of the capacity is left.
+const SCARCE: f64 = 1.0 / 8.0;
+/// After how many intervals pending deltas are late: the central store did not answer.
+const LATE_AFTER: u64 = 4;
+/// How long a node keeps its part after an outage, in intervals: other nodes are back about then.
+const RECOVERY: u64 = 10;
+const MIN_RECOVERY: u64 = 1_000_000_000;
+
+/// What a replica keeps if other nodes use its key, too.
+#[derive(Debug)]
+pub(super) struct Peers {
+    pub(super) share: NodeShare,
+    pub(super) demand: Demand,
+    pub(super) advance: Advance,
+    /// What this node and the others spent in the last rounds.
+    own: f32,
+    others: f32,
+    /// The other nodes spend next to nothing: this one has the whole limit.
+    alone: bool,
+    /// When they last spent something, as far as is known.
+    shared_at: Time,
+    /// When the first of the pending takes was granted.
+    pending_since: Time,
+    /// What was known at the last round whose deltas were not late; `None` before the first.
+    last: Option<LastAnswer>,
+    recovering_until: Time,
+    /// What was debited and is to be added to the usage record.
+    unreported: u64,
+    /// What is debited to repay late deltas, which the usage record contains already.
+    repaid: u64,
+}
+
+/// What a sync round reports about a key, in tokens.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Round {
+    /// What this node sent.
+    pub(super) own: f64,
+    /// What the other nodes spent.
+    pub(super) others: f64,
+    /// What this node has spent since it sent its deltas.
+    pub(super) pending: f64,
+    /// What remains, with the pending deltas subtracted.
+    pub(super) remaining: f64,
+}
+
+impl Peers {
+    /// Creates the state of a node that learns of others. The pending deltas are not older than `pending_since`, and the
+    /// usage record does not contain the deltas of `sent` tokens before them.
+    pub(super) fn new(pending_since: Time, sent: u32, now: Time) -> Self {
+        Self {
+            share: NodeShare::new(now),
+            demand: Demand::new(pending_since),
+            advance: Advance::default(),
+            unreported: sent.into(),
+            own: 0.0,
+            others: 0.0,
+            alone: false,
+            shared_at: Time::EPOCH,
+            pending_since,
+            last: None,
+            recovering_until: Time::EPOCH,
+            repaid: 0,
+        }
+    }
+
+    /// Returns whether the other nodes spend next to nothing, so that this one has the whole limit.
+    #[inline]
+    pub(super) fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// Returns whether nothing of this is needed any more: the other nodes have spent nothing for so long that the usage
+    /// record does not contain it.
+    pub(super) fn is_unused(&self, now: Time) -> bool {
+        self.alone && self.advance.is_unused() && now.since(self.shared_at) > usage::WINDOW
+    }
+
+    /// Spends from the share. `pending` are the deltas before this one.
+    #[inline]
+    pub(super) fn spend(&mut self, amount: f64, pending: &PendingDeltas, config: &LimitConfig, now: Time) {
+        if !pending.has_takes() {
+            self.pending_since = now;
+        }
+        self.demand.count(amount.max(0.0));
+        self.share.spend(amount, config.rate, now);
+    }
+
+    /// Returns whether a sync round is useful because of callers that were denied.
+    pub(super) fn needs_sync(&self, config: &LimitConfig, now: Time) -> bool {
+        config
+            .records
+            .as_ref()
+            .is_some_and(|records| self.demand.is_due(config.rate, now, records.demand_window))
+    }
+
+    /// Returns whether pending takes have waited unusually long.
+    pub(super) fn is_late(&self, pending: &PendingDeltas, config: &LimitConfig, now: Time) -> bool {
+        let waited = now.nanos().saturating_sub(self.pending_since.nanos());
+        config.refill.is_continuous() && pending.has_takes() && waited > late_after(config)
+    }
+
+    /// Returns whether the central store may be asked for tokens because the share is used up. Not while nodes are
+    /// hungry: whoever asks first would get all. Nor around an outage: what is there is not known to be free.
+    pub(super) fn may_ask(&self, pending: &PendingDeltas, config: &LimitConfig, now: Time) -> bool {
+        !config.ask_within.is_zero()
+            && self.demand.fair(now).is_none()
+            && now >= self.recovering_until
+            && self.advance.is_possible(now)
+            && !self.is_late(pending, config, now)
+    }
+
+    /// Returns what a round adds to the usage record. `sent` is the sum of its deltas.
+    pub(super) fn take_usage(&mut self, sent: i64) -> u64 {
+        let sent = u64::try_from(sent).unwrap_or(0);
+        let more = self.advance.take_spent() + std::mem::take(&mut self.unreported);
+        sent.saturating_add(more).saturating_sub(std::mem::take(&mut self.repaid))
+    }
+
+    /// Notes that so much is debited for late deltas.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not negative, and saturating"
+    )]
+    pub(super) fn repay(&mut self, tokens: f64) {
+        self.repaid = self.repaid.saturating_add(tokens as u64);
+    }
+
+    /// Returns whether the central store has answered for this key, with its usage record.
+    pub(super) fn was_answered(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// Returns the demand report of a sync round, if there is one to make.
+    pub(super) fn report(
+        &mut self,
+        remaining: f64,
+        config: &LimitConfig,
+        now: Time,
+        random: f64,
+    ) -> Option<DemandReport> {
+        let window = config.records.as_ref()?.demand_window;
+        let scarce = remaining < config.rate.capacity * SCARCE;
+        self.demand.report(scarce, config.rate, now, window, random)
+    }
+
+    /// Notes that the central store answers again after a while: until the other nodes are back, too, this one keeps
+    /// its part, and spends nothing of what has become free in the meantime.
+    pub(super) fn recover(&mut self, config: &LimitConfig, now: Time) {
+        let span = config.interval.saturating_mul(RECOVERY).max(MIN_RECOVERY);
+        self.recovering_until = Time::from_nanos(now.nanos().saturating_add(span));
+    }
+
+    /// Returns how much of late deltas of `amount` has to be repaid: what the central `balance` has beyond what can be
+    /// left after the outage. `local` is the balance by what this node alone granted.
+    pub(super) fn excess(
+        &self,
+        amount: f64,
+        balance: f64,
+        local: f64,
+        usage: Option<Windows>,
+        config: &LimitConfig,
+        now: Time,
+    ) -> f64 {
+        let paid = match (&self.last, usage) {
+            (Some(last), Some(usage)) => last.overflow(amount, balance, usage, config.rate, now),
+            _ => 0.0,
+        };
+        (amount - paid).max(balance - local).clamp(0.0, amount)
+    }
+
+    /// Keeps what is known now for the next outage.
+    pub(super) fn answered(&mut self, balance: f64, usage: Windows, now: Time) {
+        self.last = Some(LastAnswer { at: now, balance, usage });
+    }
+
+    /// Learns from a sync round.
+    pub(super) fn learn(&mut self, round: Round, config: &LimitConfig, now: Time) {
+        let Round { own, others, pending, remaining } = round;
+        if own + others > 0.0 {
+            self.own = narrow(f64::from(self.own) * DECAY + own);
+            self.others = narrow(f64::from(self.others) * DECAY + others);
+        }
+        let recovering = now < self.recovering_until;
+        self.alone = self.others <= self.own * NEGLIGIBLE && self.demand.fair(now).is_none();
+        if !self.alone {
+            self.shared_at = now;
+        }
+        let mut part = self.part(now);
+        let mut balance = remaining + pending;
+        if recovering {
+            part = part.at_most(self.share.part());
+            balance = balance.min(self.last.map_or(0.0, |last| last.balance.max(0.0)));
+        }
+        let answered_until = Time::from_nanos(now.nanos().saturating_add(late_after(config)));
+        self.share.restart(part, balance, pending, config.rate, now, answered_until);
+    }
+
+    /// Returns this node's part: the fair one if tokens do not suffice, and else what it spent of what all nodes spent.
+    fn part(&self, now: Time) -> Part {
+        let (own, others) = (f64::from(self.own), f64::from(self.others));
+        let used = if own + others > 0.0 { own / (own + others) } else { 0.0 };
+        let used = (used + MIN_PART).min(1.0);
+        match self.demand.fair(now) {
+            Some(fair) => Part { open: fair, entitled: fair.min(used * MARGIN) },
+            None => Part { open: used, entitled: used },
+        }
+    }
+}
+
+fn late_after(config: &LimitConfig) -> u64 {
+    config.interval.saturating_mul(LATE_AFTER)
+}
