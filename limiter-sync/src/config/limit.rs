@@ -88,11 +88,16 @@ pub(crate) struct Records {
 }
 
 impl Records {
-    /// How many sync intervals a window of the demand record is long, in halves: every node has a sync round in each.
+    /// How many sync intervals a window of the demand record is long at least, in halves: every node has a sync round in
+    /// each.
     const HALF_INTERVALS: u32 = 5;
+    /// How many tokens are refilled in a window at least: nodes need not report more often than there is anything to
+    /// share.
+    const TOKENS: u32 = 4;
 
     fn of(limit: &Limit, refill: Refill, interval: Duration) -> Option<Self> {
-        let window = interval * Self::HALF_INTERVALS / 2;
+        let tokens = limit.period().saturating_mul(Self::TOKENS) / limit.count().max(1);
+        let window = (interval * Self::HALF_INTERVALS / 2).max(tokens);
         let record = |what: &str, window: Duration| {
             // All nodes with this limit and interval have the same record.
             let name = format!("{} {} {what} {}ms", limit.name(), limit.kind().name(), window.as_millis());

@@ -1,7 +1,7 @@
 //! What nodes ask for, so that their shares follow demand and not what was granted before.
 //!
 //! A key whose tokens do not suffice has a *demand record* at the central store: a sliding window of a few sync
-//! intervals, into which every node debits once per window what it asks for. A node that gets less than it asks for is
+//! intervals and a few tokens, into which every node debits once per window what it asks for. A node that gets less than it asks for is
 //! *hungry* and adds [`HUNGRY`]; another one adds its demand, in units of which the limit's rate has [`RATE`]. The sum
 //! of a window says how many nodes are hungry, and what the others use, and with that the *fair part* of each hungry
 //! node: all nodes up to it get what they ask for, and the rest is divided equally (max-min fairness).
@@ -9,7 +9,7 @@
 use tollgate_core::Time;
 use tollgate_core::store::Windows;
 
-use super::share::{TokenRate, narrow, span};
+use super::share::{TokenRate, nanos, narrow, span};
 
 /// What a hungry node adds to the record.
 const HUNGRY: u64 = 100_000;
@@ -20,6 +20,8 @@ const MIN_FAIR: f64 = 1.0 / 4_096.0;
 /// How much smaller the fair part becomes at most from one window to the next. While a node that was satisfied becomes
 /// hungry, it is counted as both.
 const LARGEST_STEP: f64 = 0.5;
+/// A node that asks for nearly the fair part is hungry if it is denied anything.
+const NEARLY: f64 = 0.95;
 /// For how many windows a fair part is valid.
 const VALID: u64 = 2;
 
@@ -40,8 +42,10 @@ pub(super) struct Demand {
     /// What callers asked for since the last report, granted or not.
     asked: f64,
     since: Time,
-    /// A caller was denied since the last report.
-    unmet: bool,
+    /// The average before that, as a part of the limit.
+    average: f64,
+    /// When a caller was last denied.
+    denied_at: Time,
     /// The number of the window of the last report.
     window: u64,
     /// The part of the limit that a hungry node gets; zero if it is not known.
@@ -51,7 +55,15 @@ pub(super) struct Demand {
 
 impl Demand {
     pub(super) fn new(now: Time) -> Self {
-        Self { asked: 0.0, since: now, unmet: false, window: 0, fair: 0.0, fair_until: now }
+        Self {
+            asked: 0.0,
+            since: now,
+            average: 0.0,
+            denied_at: Time::EPOCH,
+            window: 0,
+            fair: 0.0,
+            fair_until: now,
+        }
     }
 
     /// Counts what a caller asked for.
@@ -62,15 +74,23 @@ impl Demand {
 
     /// Counts what a caller asked for and did not get.
     #[inline]
-    pub(super) fn deny(&mut self, cost: f64) {
+    pub(super) fn deny(&mut self, cost: f64, now: Time) {
         self.asked += cost;
-        self.unmet = true;
+        self.denied_at = now;
     }
 
-    /// Returns whether a caller was denied since the last report, and there is a new one to make. At most one per
-    /// window, and per token: more would say nothing new.
+    /// Returns whether a caller was denied lately: within a window, or within the time in which the fair part yields two
+    /// tokens. A node with a small part has few requests, and is not denied in every window.
+    #[inline]
+    pub(super) fn is_unmet(&self, rate: TokenRate, now: Time, window: u64) -> bool {
+        let since = now.nanos().saturating_sub(self.denied_at.nanos());
+        since < window || span(self.denied_at, now) < 2.0 * self.own_token(rate, now)
+    }
+
+    /// Returns whether there is a report to make because callers were denied.
+    #[inline]
     pub(super) fn is_due(&self, rate: TokenRate, now: Time, window: u64) -> bool {
-        self.unmet && self.window != number(now, window) && span(self.since, now) >= rate.token
+        self.is_unmet(rate, now, window) && self.window != number(now, window)
     }
 
     /// Returns the part of the limit that a hungry node gets, if nodes are hungry.
@@ -79,9 +99,9 @@ impl Demand {
         (self.fair > 0.0 && now < self.fair_until).then(|| self.fair.into())
     }
 
-    /// Returns this node's demand as a part of the limit.
-    fn part(&self, rate: TokenRate, now: Time) -> f64 {
-        self.asked * rate.token / span(self.since, now).max(1.0)
+    /// Returns how long the fair part takes for a token, in nanoseconds.
+    fn own_token(&self, rate: TokenRate, now: Time) -> f64 {
+        self.fair(now).map_or(0.0, |fair| rate.token / fair)
     }
 
     /// Returns the report of this window, if there is one to make: tokens are `scarce`, a caller was denied, or other
@@ -94,17 +114,20 @@ impl Demand {
         window: u64,
         random: f64,
     ) -> Option<DemandReport> {
-        let number = number(now, window);
-        let fair = self.fair(now);
-        if number == self.window || !(scarce || self.unmet || fair.is_some()) {
+        let (number, fair) = (number(now, window), self.fair(now));
+        let unmet = self.is_unmet(rate, now, window);
+        if number == self.window || !(scarce || unmet || fair.is_some()) {
             return None;
         }
-        let part = self.part(rate, now);
-        // Demand fluctuates: a node at the fair part is denied now and then, and gets no more by being hungry.
-        let hungry = self.unmet && fair.is_none_or(|fair| part > fair * 0.95);
-        let amount = if hungry { HUNGRY } else { rounded(part * RATE, random).min(HUNGRY - 1) };
+        let elapsed = span(self.since, now).max(1.0);
+        // Over so long that some requests come in it.
+        let over = (2.0 * nanos(window)).max(4.0 * self.own_token(rate, now));
+        let latest = (elapsed / over).min(1.0);
+        self.average += (self.asked * rate.token / elapsed - self.average) * latest;
+        let hungry = unmet && fair.is_none_or(|fair| self.average > fair * NEARLY);
+        let amount = if hungry { HUNGRY } else { rounded(self.average * RATE, random).min(HUNGRY - 1) };
         let continued = self.window + 1 == number;
-        (self.asked, self.since, self.unmet, self.window) = (0.0, now, false, number);
+        (self.asked, self.since, self.window) = (0.0, now, number);
         Some(DemandReport { amount, at: now, continued })
     }
 

@@ -111,6 +111,16 @@ impl Entry {
         self.synced_at.is_none_or(|synced_at| self.config.coarse(now).is_long_after(synced_at))
     }
 
+    /// Returns whether a sync round has nothing to send for it yet.
+    pub(crate) fn waits_for_report(&self, now: Time) -> bool {
+        match &self.state {
+            LocalState::Replica(replica) => {
+                replica.waits_for_report(&self.config, now) && !self.is_outdated(now)
+            }
+            LocalState::Lease(_) => false,
+        }
+    }
+
     /// Records that the central store answered for this key: from now on its instants are those of the central clock.
     pub(crate) fn mark_synced(&mut self, now: Time) {
         self.synced_at = Some(self.config.coarse(now));

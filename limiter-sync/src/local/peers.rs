@@ -18,6 +18,9 @@ const MIN_PART: f64 = 1.0 / 256.0;
 const NEGLIGIBLE: f32 = 0.01;
 /// How much more than its demand a satisfied node may spend without an answer from the central store.
 const MARGIN: f64 = 1.25;
+/// How much more than the fair part nodes may spend: some of what is refilled would be lost otherwise, because nodes
+/// spend a little less than they may, and a small bucket is full soon. The balance shows if it is too much.
+const SLACK: f64 = 1.0 / 64.0;
 /// Tokens are scarce if less than this part of the capacity is left.
 const SCARCE: f64 = 1.0 / 8.0;
 /// After how many intervals pending deltas are late: the central store did not answer.
@@ -111,6 +114,12 @@ impl Peers {
             .records
             .as_ref()
             .is_some_and(|records| self.demand.is_due(config.rate, now, records.demand_window))
+    }
+
+    /// Returns whether this node keeps reporting its demand, although no check has come.
+    pub(super) fn is_hungry(&self, config: &LimitConfig, now: Time) -> bool {
+        let window = config.records.as_ref().map(|records| records.demand_window);
+        window.is_some_and(|window| self.demand.is_unmet(config.rate, now, window))
     }
 
     /// Returns whether pending takes have waited unusually long.
@@ -212,6 +221,9 @@ impl Peers {
             part = part.at_most(self.share.part());
             balance = balance.min(self.last.map_or(0.0, |last| last.balance.max(0.0)));
         }
+        if !self.is_hungry(config, now) {
+            self.share.stop_saving();
+        }
         let answered_until = Time::from_nanos(now.nanos().saturating_add(late_after(config)));
         self.share.restart(part, balance, pending, config.rate, now, answered_until);
     }
@@ -222,7 +234,7 @@ impl Peers {
         let used = if own + others > 0.0 { own / (own + others) } else { 0.0 };
         let used = (used + MIN_PART).min(1.0);
         match self.demand.fair(now) {
-            Some(fair) => Part { open: fair, entitled: fair.min(used * MARGIN) },
+            Some(fair) => Part { open: (fair * (1.0 + SLACK)).min(1.0), entitled: fair.min(used * MARGIN) },
             None => Part { open: used, entitled: used },
         }
     }

@@ -97,6 +97,11 @@ impl Replica {
         self.has_pending() || self.peers.as_ref().is_some_and(|peers| peers.needs_sync(config, now))
     }
 
+    /// Returns whether it stays in the sync rounds although this one has nothing to send: there will be a demand report.
+    pub(super) fn waits_for_report(&self, config: &LimitConfig, now: Time) -> bool {
+        !self.needs_sync(config, now) && self.peers.as_ref().is_some_and(|peers| peers.is_hungry(config, now))
+    }
+
     /// Takes what a sync round sends.
     pub(super) fn take_pending(&mut self, config: &LimitConfig, now: Time, random: f64) -> Sending {
         let remaining =
@@ -149,7 +154,7 @@ impl Replica {
         let take = flow.take(tat.at, now, cost);
         let Some(next) = take.next() else {
             if let Some(peers) = &mut self.peers {
-                peers.demand.deny(cost.into());
+                peers.demand.deny(cost.into(), now);
             }
             return Some(take);
         };
@@ -202,7 +207,7 @@ impl Replica {
             return Err(OutOfShare::NeedsTokens);
         }
         peers.share.miss(wanted);
-        peers.demand.deny(wanted);
+        peers.demand.deny(wanted, now);
         // There are tokens, but not for this node: until its share has refilled, or the next round reports more.
         let wait = nanos(peers.share.wait(config.rate, f64::from(cost), now));
         let wait = (config.interval / 2).min(wait).max(1);
@@ -222,7 +227,7 @@ impl Replica {
         let (action, granted) = (charge.action(), decision.granted());
         if decision.is_denied() {
             if let (Some(peers), true) = (&mut self.peers, action.is_take()) {
-                peers.demand.deny(charge.cost().into());
+                peers.demand.deny(charge.cost().into(), now);
             }
             return;
         }

@@ -54,13 +54,11 @@ pub(super) struct NodeShare {
     answered_until: Time,
     /// The largest cost that the share did not cover: what it saves for. The share may be smaller than one token.
     wanted: f32,
-    /// A denial was recorded since the last round.
-    missed: bool,
 }
 
 impl NodeShare {
     pub(super) fn new(now: Time) -> Self {
-        Self { part: Part::WHOLE, left: 0.0, at: now, answered_until: now, wanted: 0.0, missed: false }
+        Self { part: Part::WHOLE, left: 0.0, at: now, answered_until: now, wanted: 0.0 }
     }
 
     pub(super) fn part(&self) -> Part {
@@ -89,7 +87,6 @@ impl NodeShare {
     /// Records a denial although there were tokens: they belong to the shares of other nodes.
     pub(super) fn miss(&mut self, cost: f64) {
         self.wanted = self.wanted.max(narrow(cost));
-        self.missed = true;
     }
 
     /// Spends `amount`; a negative amount is a refund.
@@ -102,6 +99,11 @@ impl NodeShare {
     /// Fills the share, because a window starts.
     pub(super) fn fill(&mut self, rate: TokenRate, now: Time) {
         (self.left, self.at) = (self.room(rate), now);
+    }
+
+    /// Saves for no cost any more: no caller was denied lately.
+    pub(super) fn stop_saving(&mut self) {
+        self.wanted = 0.0;
     }
 
     /// Restarts after a sync round, with a part of the central `balance`, of which this node has spent `pending` since
@@ -117,14 +119,15 @@ impl NodeShare {
     ) {
         // What was saved for a cost that the share does not cover yet is kept.
         let saved = self.budget(rate, now).clamp(0.0, self.wanted.into());
-        if !self.missed {
-            self.wanted = 0.0;
-        }
-        self.missed = false;
         (self.part, self.at, self.answered_until) = (part, now, answered_until);
         let share = part.open * balance * if balance > 0.0 { CAUTION } else { 1.0 };
         self.left = (share + saved - pending).min(self.room(rate));
     }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "shares are estimates")]
+pub(super) fn nanos(nanos: u64) -> f64 {
+    nanos as f64
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "shares need no more than seven digits")]
@@ -133,8 +136,7 @@ pub(super) fn narrow(number: f64) -> f32 {
 }
 
 /// Nanoseconds from one instant to another; zero if the other is earlier.
-#[expect(clippy::cast_precision_loss, reason = "shares are estimates")]
 #[inline]
 pub(super) fn span(from: Time, to: Time) -> f64 {
-    to.nanos().saturating_sub(from.nanos()) as f64
+    nanos(to.nanos().saturating_sub(from.nanos()))
 }

@@ -190,9 +190,9 @@ impl LocalState {
     }
 
     /// Returns whether it stays in the sync rounds even if this one has nothing to do for it.
-    pub(crate) fn stays_due(&self) -> bool {
+    pub(crate) fn stays_due(&self, config: &LimitConfig, now: Time) -> bool {
         match self {
-            Self::Replica(_) => false,
+            Self::Replica(replica) => replica.waits_for_report(config, now),
             Self::Lease(lease) => !lease.is_unused(),
         }
     }

@@ -30,10 +30,10 @@ pub(super) struct KeyDeltas {
 }
 
 impl KeyDeltas {
-    /// Takes the deltas of an entry, which is in flight from then on. `None` if it is in flight already, or has a lease
-    /// instead.
+    /// Takes the deltas of an entry, which is in flight from then on. `None` if it is in flight already, has a lease
+    /// instead, or has nothing to send yet.
     pub(super) fn take(entry: &mut Entry, key: &StoredKey, location: Location, now: Time) -> Option<Self> {
-        if entry.is_in_flight() {
+        if entry.is_in_flight() || (entry.rechecks == 0 && entry.waits_for_report(now)) {
             return None;
         }
         let sending = entry.state.take_deltas(&entry.config, now, fastrand::f64())?;

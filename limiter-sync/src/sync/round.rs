@@ -124,7 +124,7 @@ impl<S: Store, C: Clock> Node<S, C> {
                         keys.push(deltas);
                     } else if let Some(update) = LeaseUpdate::start(entry, key, location, closing, now) {
                         leases.push(update);
-                    } else if entry.is_in_flight() || entry.state.stays_due() {
+                    } else if entry.is_in_flight() || entry.state.stays_due(&entry.config, now) {
                         shard.make_due(*index);
                     }
                 }

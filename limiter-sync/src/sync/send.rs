@@ -124,7 +124,10 @@ impl<S: Store, C: Clock> Node<S, C> {
                 let sent_nothing = key.sending.deltas.is_empty();
                 entry.rechecks = if sent_nothing { entry.rechecks.saturating_sub(1) } else { RECHECKS };
             }
-            if entry.state.needs_sync(&entry.config, now) || entry.rechecks > 0 {
+            if entry.state.needs_sync(&entry.config, now)
+                || entry.state.stays_due(&entry.config, now)
+                || entry.rechecks > 0
+            {
                 shard.make_due(key.location.index);
             }
         }
