@@ -110,8 +110,8 @@ impl<S: Store + 'static, C: Timer + 'static> SyncedBuilder<S, C> {
 
     pub(crate) fn build_valid(self) -> Synced<S, C> {
         let limits = LimitConfigs::new(self.policies);
-        let node = Node::new(self.store, self.clock, limits, self.max_keys);
-        Synced::from_node(Arc::new(node), self.manual)
+        let node = Node::new(self.store, self.clock, limits, self.max_keys, self.manual);
+        Synced::from_node(Arc::new(node))
     }
 }
 

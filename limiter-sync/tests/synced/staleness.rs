@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::store::Store;
 use tollgate_core::{Action, Limit, Request, Source};
-use tollgate_limiter_sync::WhenStale;
+use tollgate_limiter_sync::{SyncPolicy, WhenStale};
 
 use crate::fleet::{Fleet, KEY, LinkState};
 
@@ -76,6 +76,51 @@ async fn each_limit_has_its_own_policy() {
     fleet.advance(SECOND);
     assert!(fleet.take(0, &limit(), 1).await.is_allowed());
     assert!(fleet.take(0, &login, 1).await.is_denied());
+}
+
+#[tokio::test]
+async fn a_missing_sync_round_counts_as_no_answer() {
+    let fleet = Fleet::of(1, |builder| builder.when_stale(WhenStale::Deny));
+    assert_eq!(fleet.passed(0, &limit(), 1).await, 1);
+    // Two intervals, and a second.
+    fleet.advance(SECOND + Duration::from_millis(200));
+    assert_eq!(fleet.passed(0, &limit(), 1).await, 1);
+    fleet.advance(Duration::from_millis(1));
+    assert!(fleet.take(0, &limit(), 1).await.is_denied());
+    assert_eq!(fleet.nodes[0].store().calls(), 0);
+    fleet.nodes[0].sync_now().await.expect("the central store answers");
+    assert_eq!(fleet.passed(0, &limit(), 1).await, 1);
+    fleet.advance(60 * SECOND);
+    fleet.nodes[0].sync_now().await.expect("the central store answers");
+    fleet.advance(60 * SECOND);
+    assert_eq!(fleet.passed(0, &limit(), 1).await, 1, "nothing to send, no round is missing");
+}
+
+#[tokio::test]
+async fn a_bound_shorter_than_the_interval_is_no_constant_staleness() {
+    let short = |policy: SyncPolicy| policy.interval(SECOND).stale_after(Duration::from_millis(10));
+    let fleet = Fleet::of(1, |builder| builder.default_policy(short).when_stale(WhenStale::Deny));
+    for step in 0..100 {
+        assert!(fleet.take(0, &limit(), 1).await.is_allowed(), "step {step}");
+        fleet.advance(Duration::from_millis(110));
+        if step % 10 == 9 {
+            fleet.nodes[0].sync_now().await.expect("the central store answers");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_round_is_missing_after_its_own_interval() {
+    let slow = Limit::per_hour(100).build("slow").expect("valid");
+    let fleet = Fleet::of(1, |node| {
+        node.when_stale(WhenStale::Deny).policy(&slow, |policy| policy.interval(60 * SECOND))
+    });
+    assert_eq!(fleet.passed(0, &slow, 1).await, 1);
+    fleet.advance(60 * SECOND);
+    assert_eq!(fleet.passed(0, &limit(), 1).await, 1, "the round of the other limit is not missing yet");
+    fleet.advance(SECOND + Duration::from_millis(201));
+    assert!(fleet.take(0, &limit(), 1).await.is_denied(), "its own round is");
+    assert!(fleet.take(0, &slow, 1).await.is_allowed(), "not for so long");
 }
 
 #[tokio::test]
