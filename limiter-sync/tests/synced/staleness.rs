@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::store::Store;
 use tollgate_core::{Action, Limit, Request, Source};
-use tollgate_limiter_sync::{SyncPolicy, WhenStale};
+use tollgate_limiter_sync::{Mode, SyncPolicy, WhenStale};
 
 use crate::fleet::{Fleet, KEY, LinkState};
 
@@ -80,20 +80,59 @@ async fn each_limit_has_its_own_policy() {
 
 #[tokio::test]
 async fn a_missing_sync_round_counts_as_no_answer() {
+    for limit in [limit(), Limit::per_hour(10).fixed_window().build("api").expect("valid")] {
+        let fleet = Fleet::of(1, |builder| builder.when_stale(WhenStale::Deny));
+        assert_eq!(fleet.passed(0, &limit, 1).await, 1);
+        // Two intervals, and a second.
+        fleet.advance(SECOND + Duration::from_millis(200));
+        assert_eq!(fleet.passed(0, &limit, 1).await, 1);
+        fleet.advance(Duration::from_millis(1));
+        assert!(fleet.take(0, &limit, 1).await.is_denied());
+        assert_eq!(fleet.nodes[0].store().calls(), 0);
+        fleet.nodes[0].sync_now().await.expect("the central store answers");
+        assert_eq!(fleet.passed(0, &limit, 1).await, 1);
+        fleet.advance(60 * SECOND);
+        fleet.nodes[0].sync_now().await.expect("the central store answers");
+        fleet.advance(60 * SECOND);
+        assert_eq!(fleet.passed(0, &limit, 1).await, 1, "nothing to send, no round is missing");
+    }
+}
+
+#[tokio::test]
+async fn a_request_of_several_charges_expects_a_sync_round() {
     let fleet = Fleet::of(1, |builder| builder.when_stale(WhenStale::Deny));
-    assert_eq!(fleet.passed(0, &limit(), 1).await, 1);
-    // Two intervals, and a second.
+    let (api, other) = (limit(), Limit::per_second(10).build("other").expect("valid"));
+    let charges = [api.charge(KEY), other.charge(KEY)];
+    let decide = async || {
+        let verdict = fleet.nodes[0].decide(Request::new(&charges), fleet.now()).await;
+        verdict.expect("decided locally").is_allowed()
+    };
+    assert!(decide().await);
     fleet.advance(SECOND + Duration::from_millis(200));
-    assert_eq!(fleet.passed(0, &limit(), 1).await, 1);
+    assert!(decide().await);
     fleet.advance(Duration::from_millis(1));
-    assert!(fleet.take(0, &limit(), 1).await.is_denied());
-    assert_eq!(fleet.nodes[0].store().calls(), 0);
-    fleet.nodes[0].sync_now().await.expect("the central store answers");
-    assert_eq!(fleet.passed(0, &limit(), 1).await, 1);
-    fleet.advance(60 * SECOND);
-    fleet.nodes[0].sync_now().await.expect("the central store answers");
-    fleet.advance(60 * SECOND);
-    assert_eq!(fleet.passed(0, &limit(), 1).await, 1, "nothing to send, no round is missing");
+    assert!(!decide().await);
+}
+
+#[tokio::test]
+async fn a_lease_expects_no_sync_round() {
+    let leased = Limit::per_hour(1_000_000).build("leased").expect("valid");
+    let fleet = Fleet::of(1, |node| {
+        node.when_stale(WhenStale::Deny).policy(&leased, |policy| policy.mode(Mode::Lease))
+    });
+    // Until the leased tokens are enough, and the round has nothing to send.
+    let calls = || fleet.nodes[0].store().calls();
+    for step in 1.. {
+        assert!(step < 100, "no round without a call");
+        assert!(fleet.take(0, &leased, step % 2).await.is_allowed());
+        let before = calls();
+        fleet.nodes[0].sync_now().await.expect("the central store answers");
+        if calls() == before {
+            break;
+        }
+    }
+    fleet.advance(2 * SECOND);
+    assert!(fleet.take(0, &limit(), 1).await.is_allowed());
 }
 
 #[tokio::test]
