@@ -31,7 +31,7 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
                 let resolved = match reason {
                     NotLocal::Central => false,
                     NotLocal::TaskStopped => {
-                        self.start_task();
+                        self.task().restart().await;
                         true
                     }
                     NotLocal::UnknownKey(number) => self.add_entry(&charges[number], now).await?,
@@ -61,8 +61,8 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
     async fn add_entry(&self, charge: &Charge<'_>, now: Time) -> Result<bool, StoreError> {
         let node = self.node();
         let Some(config) = node.limits.of(charge.limit()) else { return Ok(false) };
-        if !self.is_manual() {
-            self.start_task();
+        if node.needs_task(now) {
+            self.task().start();
         }
         let (mut state, mut fetched) = (LocalState::new(config.mode), false);
         if config.mode == Mode::Deltas && node.should_fetch(charge, config.cold_keys, now) {

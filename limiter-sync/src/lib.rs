@@ -36,7 +36,7 @@
 //! | decides on | a replica of the central state | tokens leased from the central store in advance |
 //! | beyond the limit | by a bounded amount, which is repaid | never, in total |
 //! | without the central store | continues, as [`WhenStale`] says | until the leased tokens are spent |
-//! | a check waits | never, except with [`ColdKeys::FetchFirst`] | when it needs more tokens than are leased |
+//! | a check waits | only with [`ColdKeys::FetchFirst`], or without a sync task | when it needs more tokens than are leased |
 //! | a node crashes | may lose what it granted since the last sync round | loses its leased tokens, for all nodes |
 //!
 //! ## Deltas
@@ -113,9 +113,12 @@
 //!   key](tollgate_core::IdempotencyKey) of its first attempt. An outage, an eviction, the end of a window or a change
 //!   of the limit does not lose it. [`Synced::close`] sends the rest at shutdown. A [`Synced`] that is dropped tries to
 //!   for ten seconds, if its runtime lives that long.
-//! - The sync task runs on the tokio runtime of the first check, which has to keep running. If the runtime ends, or the
-//!   task panics in something that it calls, the central store counts as not answering from then on, and a check at
-//!   least one second later starts another task on its own runtime.
+//! - The sync task runs on the tokio runtime of the first check that has one. If it shows no sign of life for a second,
+//!   because that runtime has ended or is not driven, or because the task panicked in something that it calls, the next
+//!   check on a runtime replaces it by another on its own runtime, at most once per second. What the task had in flight
+//!   is sent again; on a runtime that still exists, once that is driven or ends. If there are pending deltas, that check
+//!   also waits for sync rounds, for at most 50 ms: so a node also synchronizes on a runtime that is driven during
+//!   checks only (`block_on` for each), about once per second. Checks without a runtime start no task.
 //! - A batch that is sent twice is applied once, for as long as the central store recognizes its idempotency key:
 //!
 //!   | central store | a repeated batch is recognized |
@@ -137,6 +140,11 @@
 //! share), decide against a share of the limit, or deny. Such decisions are marked ([`Source`](tollgate_core::Source))
 //! and counted. Any answer ends the staleness: if one node of a cluster is down and the others answer, its keys are not
 //! stale, their deltas stay pending.
+//!
+//! A sync round that does not take place counts as one without an answer, whatever the reason: the check that has
+//! something to send expects a round within two intervals, or at once if there is no sync task. So a node whose sync
+//! task was never started, has ended or is stuck does not spend the whole limit on its own, and neither does a
+//! [manual](SyncedBuilder::manual) node that is not synchronized. A node that has nothing to send is not stale.
 //!
 //! [`Stats`] has the statistics, and an [`Observer`](tollgate_core::Observer) receives an event for every sync round.
 //!

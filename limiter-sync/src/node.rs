@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tollgate_core::store::Store;
 use tollgate_core::{Clock, Effect, ErrorKind, Observer, Source, StoreError, Time, Verdict};
 
@@ -33,8 +34,10 @@ pub(crate) struct Node<S, C> {
 }
 
 impl<S: Store, C: Clock> Node<S, C> {
-    pub(crate) fn new(store: S, clock: C, limits: LimitConfigs, max_keys: usize) -> Self {
+    /// `manual`: there is no sync task.
+    pub(crate) fn new(store: S, clock: C, limits: LimitConfigs, max_keys: usize, manual: bool) -> Self {
         let offset = ClockOffset::new(store.capability().clock_source);
+        let shortest = limits.intervals().first().copied().unwrap_or_default();
         Self {
             store: Arc::new(store),
             clock,
@@ -44,7 +47,7 @@ impl<S: Store, C: Clock> Node<S, C> {
             batches: Mutex::default(),
             counters: Counters::default(),
             offset,
-            staleness: Staleness::default(),
+            staleness: Staleness::new(shortest, manual),
             closed: AtomicBool::new(false),
         }
     }
@@ -86,13 +89,22 @@ impl<S: Store, C: Clock> Node<S, C> {
         false
     }
 
-    /// Returns whether the central store has not answered for longer than the limit's policy allows.
-    #[inline]
+    /// Returns whether the central store has not answered for longer than the limit's policy allows. `now` is by the
+    /// local clock.
     pub(crate) fn is_stale(&self, config: &LimitConfig, now: Time) -> bool {
-        self.staleness.exceeds(config.stale_after, now, &self.offset)
+        self.staleness.exceeds(config.stale_after, now)
     }
 
-    /// Returns how long the central store has not answered; zero if it did.
+    /// Returns whether the caller has to start a sync task: there is none at work, none was started just now, and the
+    /// caller runs on a runtime. `now` is by the local clock.
+    pub(crate) fn needs_task(&self, now: Time) -> bool {
+        !self.staleness.is_task_alive(now)
+            && Handle::try_current().is_ok()
+            // The task has a clock of its own, and not every caller has the same.
+            && self.staleness.claim_start(self.clock.now())
+    }
+
+    /// Returns how long the central store has not answered; zero if it did, or if there is nothing to send.
     pub(crate) fn stale_for(&self) -> Duration {
         self.staleness.since().map_or(Duration::ZERO, |since| self.clock.now().since(since))
     }

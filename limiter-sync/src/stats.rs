@@ -32,7 +32,8 @@ pub struct Stats {
     pub last_round_took: Duration,
     /// How long ago the central store last answered; `None` if it never has.
     pub last_answer: Option<Duration>,
-    /// How long the central store has not answered although it was called. Zero if it did.
+    /// How long the central store has not answered although it was called, or had to be called because of pending
+    /// deltas. Zero if it did.
     pub stale_for: Duration,
     /// The largest debt of a key's central balance, in tokens: what passed beyond the limit and had to be repaid.
     pub max_debt: u64,

@@ -22,7 +22,6 @@ use crate::sync::task::SyncTask;
 /// [crate documentation](crate) says how much passes when.
 pub struct Synced<S: Store + 'static, C: Timer + 'static = SystemClock> {
     task: SyncTask<S, C>,
-    manual: bool,
 }
 
 impl<S: Store + 'static> Synced<S> {
@@ -38,8 +37,8 @@ impl<S: Store + 'static> Synced<S> {
 }
 
 impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
-    pub(crate) fn from_node(node: Arc<Node<S, C>>, manual: bool) -> Self {
-        Self { task: SyncTask::new(node), manual }
+    pub(crate) fn from_node(node: Arc<Node<S, C>>) -> Self {
+        Self { task: SyncTask::new(node) }
     }
 
     /// Returns the central store.
@@ -60,12 +59,7 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
     /// Runs a sync round for all keys that are due. An error if the central store did not answer everything; what it
     /// did not answer stays due.
     pub async fn sync_now(&self) -> Result<(), StoreError> {
-        let mut result = Ok(());
-        for interval in 0..self.node().limits.intervals().len() {
-            let round = self.node().sync_round(interval, false).await;
-            result = result.and(round);
-        }
-        result
+        self.node().sync_rounds().await
     }
 
     /// Sends all pending deltas and returns all leased tokens, for at most `timeout`. From then on, everything is
@@ -88,13 +82,8 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
         self.task.node()
     }
 
-    pub(crate) fn is_manual(&self) -> bool {
-        self.manual
-    }
-
-    /// Starts the sync task if it does not run.
-    pub(crate) fn start_task(&self) {
-        self.task.start();
+    pub(crate) fn task(&self) -> &SyncTask<S, C> {
+        &self.task
     }
 }
 
@@ -162,7 +151,12 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
         if request.supported().is_err() {
             return;
         }
-        if node.decide_locally(request.charges(), now).is_err() {
+        let mut decided = node.decide_locally(request.charges(), now);
+        if let Err(NotLocal::TaskStopped) = decided {
+            self.task.start();
+            decided = node.decide_locally(request.charges(), now);
+        }
+        if decided.is_err() {
             node.store.decide_detached(request, node.to_store(now));
         }
     }

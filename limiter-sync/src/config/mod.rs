@@ -85,8 +85,9 @@ impl<S: Store + 'static, C: Timer + 'static> SyncedBuilder<S, C> {
         self
     }
 
-    /// Starts no background task: the node synchronizes only by [`sync_now`](Synced::sync_now). For tests, simulations,
-    /// and programs with a schedule of their own.
+    /// Starts no background task: the node synchronizes only by [`sync_now`](Synced::sync_now), which has to be called
+    /// once per interval, or decisions become [stale](crate#staleness). For tests, simulations, and programs with a
+    /// schedule of their own.
     pub fn manual(mut self) -> Self {
         self.manual = true;
         self
@@ -98,7 +99,7 @@ impl<S: Store + 'static, C: Timer + 'static> SyncedBuilder<S, C> {
         SyncedBuilder { store, clock, max_keys, policies, manual }
     }
 
-    /// Creates the store. Its background task starts with the first check, on the tokio runtime of that check. An error
+    /// Creates the store. Its background task starts with the first check on a tokio runtime, on that runtime. An error
     /// says which setting is invalid, and what would be valid.
     pub fn build(self) -> Result<Synced<S, C>, ConfigError> {
         if self.max_keys == 0 {
@@ -110,8 +111,8 @@ impl<S: Store + 'static, C: Timer + 'static> SyncedBuilder<S, C> {
 
     pub(crate) fn build_valid(self) -> Synced<S, C> {
         let limits = LimitConfigs::new(self.policies);
-        let node = Node::new(self.store, self.clock, limits, self.max_keys);
-        Synced::from_node(Arc::new(node), self.manual)
+        let node = Node::new(self.store, self.clock, limits, self.max_keys, self.manual);
+        Synced::from_node(Arc::new(node))
     }
 }
 

@@ -125,8 +125,9 @@ impl SyncPolicy {
         self
     }
 
-    /// Sets after how long without an answer from the central store decisions count as stale. Default: ten intervals,
-    /// at least 1 s. More than zero.
+    /// Sets after how long without an answer from the central store decisions count as stale: from the first call on,
+    /// or from the moment when a sync round is missing, two intervals after it had something to send. Default: ten
+    /// intervals, at least 1 s. More than zero.
     pub fn stale_after(mut self, stale_after: Duration) -> Self {
         self.stale_after = Some(stale_after);
         self

@@ -1,8 +1,9 @@
 //! Decisions on a single charge, without a call to the central store.
 
 use tollgate_core::store::Store;
-use tollgate_core::{Action, Charge, Clock, Decision, Event, FallbackReason, Source};
+use tollgate_core::{Action, Charge, Clock, Decision, Event, FallbackReason, Source, Time};
 
+use crate::config::LimitConfig;
 use crate::node::Node;
 
 /// Why a request cannot be decided locally. The number is the index of the charge.
@@ -14,7 +15,7 @@ pub(crate) enum NotLocal {
     NeedsTokens(usize),
     /// The central store has to decide.
     Central,
-    /// The sync task has stopped, and has to be started again.
+    /// There is no sync task at work, and this caller has to start one.
     TaskStopped,
 }
 
@@ -38,7 +39,8 @@ impl<S: Store, C: Clock> Node<S, C> {
         let hash = self.table.hash(charge);
         let plain = charge.limit().as_flow().filter(|flow| flow.is_plain(charge));
         // Before the lock: reading the clock would stall the reads behind it.
-        let now = self.to_central(clock.now());
+        let local_now = clock.now();
+        let now = self.to_central(local_now);
         let mut shard = self.table.lock(self.table.shard_of(hash));
         // Under the lock: `close` locks every shard after it has set the flag.
         if self.is_closed() || requires_central(charge) {
@@ -49,14 +51,13 @@ impl<S: Store, C: Clock> Node<S, C> {
         if entry.config.limit != *charge.limit() {
             return Err(NotLocal::UnknownKey(0));
         }
-        if self.staleness.needs_task(&self.clock) {
-            return Err(NotLocal::TaskStopped);
-        }
-        let stale = self.is_stale(&entry.config, now);
+        let stale =
+            self.staleness.is_suspect(local_now) && self.find_out_if_stale(&entry.config, local_now)?;
         if let (false, Some(flow)) = (stale, plain)
             && let Some(take) = entry.state.take(flow, charge.cost(), &entry.config, now)
         {
             if take.next().is_some() || entry.is_outdated(now) || entry.state.needs_sync(&entry.config, now) {
+                self.staleness.made_due(&entry.config, local_now);
                 shard.make_due(index);
             }
             drop(shard);
@@ -68,6 +69,7 @@ impl<S: Store, C: Clock> Node<S, C> {
         // back.
         let recheck = decision.is_denied() && entry.is_outdated(now);
         if stale || recheck || entry.state.needs_sync(&entry.config, now) {
+            self.staleness.made_due(&entry.config, local_now);
             shard.make_due(index);
         }
         if stale {
@@ -75,6 +77,16 @@ impl<S: Store, C: Clock> Node<S, C> {
             self.report_fallback(charge, &decision);
         }
         Ok(decision)
+    }
+
+    /// Returns whether decisions on a limit are stale, unless this caller has to start a sync task first. `now` is by
+    /// the local clock.
+    #[cold]
+    fn find_out_if_stale(&self, config: &LimitConfig, now: Time) -> Result<bool, NotLocal> {
+        if self.needs_task(now) {
+            return Err(NotLocal::TaskStopped);
+        }
+        Ok(self.is_stale(config, now))
     }
 
     /// Counts and reports a decision that was made while the central store did not answer.

@@ -14,16 +14,20 @@ use crate::config::LimitConfig;
 use crate::node::Node;
 
 impl<S: Store, C: Clock> Node<S, C> {
-    /// Decides a request locally, all or nothing.
-    pub(crate) fn decide_locally(&self, charges: &[Charge<'_>], now: Time) -> Result<Verdict, NotLocal> {
-        let now = self.to_central(now);
+    /// Decides a request locally, all or nothing. `local_now` is by the local clock.
+    pub(crate) fn decide_locally(
+        &self,
+        charges: &[Charge<'_>],
+        local_now: Time,
+    ) -> Result<Verdict, NotLocal> {
+        let now = self.to_central(local_now);
         let (indexes, state_count) = state_indexes(charges);
         let hashes: SmallVec<[KeyHash; 4]> = charges.iter().map(|charge| self.table.hash(charge)).collect();
         let mut locked = LockedShards::new(&self.table, &hashes);
         if self.is_closed() || charges.iter().any(requires_central) {
             return Err(NotLocal::Central);
         }
-        if self.staleness.needs_task(&self.clock) {
+        if self.staleness.is_suspect(local_now) && self.needs_task(local_now) {
             return Err(NotLocal::TaskStopped);
         }
         let mut positions: SmallVec<[(usize, usize); 4]> = SmallVec::new();
@@ -49,15 +53,16 @@ impl<S: Store, C: Clock> Node<S, C> {
             configs: &configs,
             now,
         };
-        let verdict = request.decide(|config| self.is_stale(config, now))?;
-        for (position, index) in &positions {
+        let verdict = request.decide(|config| self.is_stale(config, local_now))?;
+        for ((position, index), config) in positions.iter().zip(&configs) {
             let shard = &mut locked.shards[*position].1;
             let is_due = |entry: &mut Entry| {
-                self.is_stale(&entry.config, now)
+                self.is_stale(&entry.config, local_now)
                     || entry.state.needs_sync(&entry.config, now)
                     || (verdict.is_denied() && entry.is_outdated(now))
             };
             if shard.get(*index).is_some_and(is_due) {
+                self.staleness.made_due(config, local_now);
                 shard.make_due(*index);
             }
         }

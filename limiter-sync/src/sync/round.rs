@@ -42,6 +42,16 @@ impl<S: Store, C: Clock> Node<S, C> {
         self.run_round(keys, leases).await
     }
 
+    /// Synchronizes the due keys of all intervals.
+    pub(crate) async fn sync_rounds(&self) -> Result<(), StoreError> {
+        let mut result = Ok(());
+        for interval in 0..self.limits.intervals().len() {
+            let round = self.sync_round(interval, false).await;
+            result = result.and(round);
+        }
+        result
+    }
+
     /// Sends the pending deltas of these charges' keys now. Does not wait for those that are in flight already.
     pub(crate) async fn sync_keys(&self, charges: &[Charge<'_>]) -> Result<(), StoreError> {
         let keys = charges.iter().filter_map(|charge| {

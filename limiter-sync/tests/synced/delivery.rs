@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use tollgate_conformance::Seed;
 use tollgate_core::store::Store;
 use tollgate_core::{Action, Limit, LimitBuilder, Limiter, Request};
+use tollgate_limiter_sync::SyncPolicy;
 
 use crate::fleet::{BAD, Fleet, KEY, LinkState};
 
@@ -87,7 +88,8 @@ async fn deltas_whose_answer_was_lost_are_not_applied_again() {
 #[tokio::test]
 async fn a_window_ends_while_the_central_store_is_down() {
     let limit = Limit::per_minute(100).sliding_window().build("api").expect("valid");
-    let fleet = Fleet::of(1, |builder| builder);
+    let patient = |policy: SyncPolicy| policy.stale_after(Duration::from_secs(3_600));
+    let fleet = Fleet::of(1, |builder| builder.default_policy(patient));
     // In the middle of a window.
     fleet.advance(Duration::from_secs(30));
     fleet.nodes[0].store().set(LinkState::Down);

@@ -6,7 +6,9 @@ use tollgate_conformance::{Pure, Seed};
 use tollgate_core::store::Store;
 use tollgate_core::{Action, AlgorithmKind, Limit, LimitBuilder};
 
-use crate::fleet::{Fleet, KEY};
+use crate::fleet::{Fleet, KEY, NodeBuilder};
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 fn limits() -> Vec<Limit> {
     let kinds: [fn(LimitBuilder) -> LimitBuilder; 7] = [
@@ -29,8 +31,9 @@ async fn decides_as_the_pure_function() {
             continue;
         }
         for seed in 0..20 {
-            let (fleet, mut pure, mut random) =
-                (Fleet::of(1, |builder| builder), Pure::default(), Seed::new(seed));
+            // Its sync rounds are rare, and must not be missed.
+            let patient = |node: NodeBuilder| node.default_policy(|policy| policy.stale_after(HOUR));
+            let (fleet, mut pure, mut random) = (Fleet::of(1, patient), Pure::default(), Seed::new(seed));
             for step in 0..300 {
                 // Now and then long enough for the state to equal a fresh one.
                 let span = if random.once_in(40) { 3_000_000 } else { random.below(150_000) };

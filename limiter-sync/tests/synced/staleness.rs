@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_core::store::Store;
 use tollgate_core::{Action, Limit, Request, Source};
-use tollgate_limiter_sync::WhenStale;
+use tollgate_limiter_sync::{Mode, SyncPolicy, WhenStale};
 
 use crate::fleet::{Fleet, KEY, LinkState};
 
@@ -76,6 +76,88 @@ async fn each_limit_has_its_own_policy() {
     fleet.advance(SECOND);
     assert!(fleet.take(0, &limit(), 1).await.is_allowed());
     assert!(fleet.take(0, &login, 1).await.is_denied());
+}
+
+#[tokio::test]
+async fn a_missing_sync_round_counts_as_no_answer() {
+    for limit in [limit(), Limit::per_hour(10).fixed_window().build("api").expect("valid")] {
+        let fleet = Fleet::of(1, |builder| builder.when_stale(WhenStale::Deny));
+        assert_eq!(fleet.passed(0, &limit, 1).await, 1);
+        // Two intervals, and a second.
+        fleet.advance(SECOND + Duration::from_millis(200));
+        assert_eq!(fleet.passed(0, &limit, 1).await, 1);
+        fleet.advance(Duration::from_millis(1));
+        assert!(fleet.take(0, &limit, 1).await.is_denied());
+        assert_eq!(fleet.nodes[0].store().calls(), 0);
+        fleet.nodes[0].sync_now().await.expect("the central store answers");
+        assert_eq!(fleet.passed(0, &limit, 1).await, 1);
+        fleet.advance(60 * SECOND);
+        fleet.nodes[0].sync_now().await.expect("the central store answers");
+        fleet.advance(60 * SECOND);
+        assert_eq!(fleet.passed(0, &limit, 1).await, 1, "nothing to send, no round is missing");
+    }
+}
+
+#[tokio::test]
+async fn a_request_of_several_charges_expects_a_sync_round() {
+    let fleet = Fleet::of(1, |builder| builder.when_stale(WhenStale::Deny));
+    let (api, other) = (limit(), Limit::per_second(10).build("other").expect("valid"));
+    let charges = [api.charge(KEY), other.charge(KEY)];
+    let decide = async || {
+        let verdict = fleet.nodes[0].decide(Request::new(&charges), fleet.now()).await;
+        verdict.expect("decided locally").is_allowed()
+    };
+    assert!(decide().await);
+    fleet.advance(SECOND + Duration::from_millis(200));
+    assert!(decide().await);
+    fleet.advance(Duration::from_millis(1));
+    assert!(!decide().await);
+}
+
+#[tokio::test]
+async fn a_lease_expects_no_sync_round() {
+    let leased = Limit::per_hour(1_000_000).build("leased").expect("valid");
+    let fleet = Fleet::of(1, |node| {
+        node.when_stale(WhenStale::Deny).policy(&leased, |policy| policy.mode(Mode::Lease))
+    });
+    for _ in 0..10 {
+        assert!(fleet.take(0, &leased, 10).await.is_allowed());
+        fleet.nodes[0].sync_now().await.expect("the central store answers");
+    }
+    // There are enough leased tokens: the round has nothing to send.
+    let calls = fleet.nodes[0].store().calls();
+    assert!(fleet.take(0, &leased, 0).await.is_allowed());
+    fleet.nodes[0].sync_now().await.expect("nothing to send");
+    assert_eq!(fleet.nodes[0].store().calls(), calls);
+    fleet.advance(2 * SECOND);
+    assert!(fleet.take(0, &limit(), 1).await.is_allowed());
+}
+
+#[tokio::test]
+async fn a_bound_shorter_than_the_interval_is_no_constant_staleness() {
+    let short = |policy: SyncPolicy| policy.interval(SECOND).stale_after(Duration::from_millis(10));
+    let fleet = Fleet::of(1, |builder| builder.default_policy(short).when_stale(WhenStale::Deny));
+    for step in 0..100 {
+        assert!(fleet.take(0, &limit(), 1).await.is_allowed(), "step {step}");
+        fleet.advance(Duration::from_millis(110));
+        if step % 10 == 9 {
+            fleet.nodes[0].sync_now().await.expect("the central store answers");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_round_is_missing_after_its_own_interval() {
+    let slow = Limit::per_hour(100).build("slow").expect("valid");
+    let fleet = Fleet::of(1, |node| {
+        node.when_stale(WhenStale::Deny).policy(&slow, |policy| policy.interval(60 * SECOND))
+    });
+    assert_eq!(fleet.passed(0, &slow, 1).await, 1);
+    fleet.advance(60 * SECOND);
+    assert_eq!(fleet.passed(0, &limit(), 1).await, 1, "the round of the other limit is not missing yet");
+    fleet.advance(SECOND + Duration::from_millis(201));
+    assert!(fleet.take(0, &limit(), 1).await.is_denied(), "its own round is");
+    assert!(fleet.take(0, &slow, 1).await.is_allowed(), "not for so long");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use libtest_mimic::{Arguments, Trial};
 use tollgate_conformance::{Subject, labelled, trials};
@@ -10,7 +11,7 @@ use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
 use tollgate_core::{
     Charge, Clock, Decision, Key, Limit, ManualClock, Observer, Request, StoreError, Time, Verdict,
 };
-use tollgate_limiter_sync::{ColdKeys, Synced};
+use tollgate_limiter_sync::{ColdKeys, SyncPolicy, Synced};
 
 /// The default number of concurrent trials: on real servers they wait more than they compute.
 const TEST_THREADS: usize = 8;
@@ -111,10 +112,12 @@ impl<T: Subject> Subject for Through<T> {
 
     async fn open(&self) -> Node<T::Store> {
         let clock = ManualClock::default();
+        // A node that is never synchronized is not meant to become stale.
+        let policy = |policy: SyncPolicy| policy.cold_keys(ColdKeys::FetchFirst).stale_after(Duration::MAX);
         let synced = Synced::builder(self.subject.open().await)
             .clock(clock.clone())
             .manual()
-            .default_policy(|policy| policy.cold_keys(ColdKeys::FetchFirst))
+            .default_policy(policy)
             .build()
             .expect("valid");
         Node { synced, clock, single: self.single }
