@@ -165,7 +165,7 @@ impl<S: Store, C: Clock> Node<S, C> {
                     let update = Update {
                         state,
                         sent,
-                        late: false,
+                        late: 0,
                         collected_at: now,
                         comparable,
                         usage: None,

@@ -7,12 +7,14 @@ use tokio::sync::Notify;
 use tollgate_core::{Charge, Time};
 
 use super::pending::PendingDeltas;
+use super::refill::Refill;
 
 /// Tokens taken from the central store in advance.
 #[derive(Debug, Default)]
 pub(super) struct Advance {
-    /// Tokens that the central store has debited, and that no caller has spent.
+    /// Tokens that the central store has debited, and that no caller has spent. When the last of them were.
     tokens: u32,
+    debited_at: Time,
     /// What the callers need that wait for the call in flight.
     waiting_for: u32,
     /// Present while a call is in flight; notifies the callers that wait for it.
@@ -34,7 +36,12 @@ impl Advance {
         !self.is_held() && self.spent == 0
     }
 
-    pub(super) fn tokens(&self) -> u32 {
+    /// Returns the tokens that can still be spent.
+    pub(super) fn tokens(&mut self, refill: Refill, now: Time) -> u32 {
+        if self.tokens > 0 && !refill.same_period(self.debited_at, now) {
+            // They ended with their window.
+            self.tokens = 0;
+        }
         self.tokens
     }
 
@@ -62,8 +69,8 @@ impl Advance {
     }
 
     /// Adds what the central store granted.
-    pub(super) fn add(&mut self, granted: u32) {
-        self.tokens = self.tokens.saturating_add(granted);
+    pub(super) fn add(&mut self, granted: u32, now: Time) {
+        (self.tokens, self.debited_at) = (self.tokens.saturating_add(granted), now);
     }
 
     /// Ends a call, and wakes the callers that wait for it.
@@ -79,9 +86,10 @@ impl Advance {
     }
 
     /// Covers pending takes by tokens that the central store has debited already.
-    pub(super) fn cover(&mut self, pending: &mut PendingDeltas) {
+    #[inline]
+    pub(super) fn cover(&mut self, pending: &mut PendingDeltas, refill: Refill, now: Time) {
         if self.tokens > 0 {
-            let covered = pending.cover(self.tokens);
+            let covered = pending.cover(self.tokens(refill, now));
             self.tokens -= covered;
             self.spent = self.spent.saturating_add(covered.into());
         }
@@ -93,8 +101,13 @@ impl Advance {
     }
 
     /// Takes the tokens that were not spent, to return them.
-    pub(super) fn take_unspent(&mut self) -> u32 {
-        if self.in_flight.is_some() { 0 } else { std::mem::take(&mut self.tokens) }
+    pub(super) fn take_unspent(&mut self, refill: Refill, now: Time) -> u32 {
+        if self.in_flight.is_some() {
+            return 0;
+        }
+        let unspent = self.tokens(refill, now);
+        self.tokens = 0;
+        unspent
     }
 }
 

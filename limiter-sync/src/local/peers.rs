@@ -138,9 +138,10 @@ impl Peers {
             && !self.is_late(pending, config, now)
     }
 
-    /// Returns what a round adds to the usage record. `sent` is the sum of its deltas.
-    pub(super) fn take_usage(&mut self, sent: i64) -> u64 {
-        let sent = u64::try_from(sent).unwrap_or(0);
+    /// Returns what a round adds to the usage record. `sent` is the sum of its deltas, `late` that of
+    /// late takes.
+    pub(super) fn take_usage(&mut self, sent: i64, late: u64) -> u64 {
+        let sent = u64::try_from(sent).unwrap_or(0).saturating_add(late);
         let more = self.advance.take_spent() + std::mem::take(&mut self.unreported);
         sent.saturating_add(more).saturating_sub(std::mem::take(&mut self.repaid))
     }

@@ -142,6 +142,11 @@ impl PendingDeltas {
         self.taken > 0
     }
 
+    /// Removes the latest takes, and returns their sum.
+    pub(crate) fn take_takes(&mut self) -> u64 {
+        std::mem::take(&mut self.taken)
+    }
+
     /// Returns the sum of the latest takes.
     pub(crate) fn taken(&self) -> u64 {
         self.taken

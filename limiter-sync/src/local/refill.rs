@@ -60,6 +60,14 @@ impl Refill {
         }
     }
 
+    /// Returns whether what was taken at an instant still counts now.
+    pub(super) fn same_period(self, then: Time, now: Time) -> bool {
+        match self {
+            Self::Interval { period } => now.nanos().saturating_sub(then.nanos()) < period,
+            Self::Windows { .. } | Self::Continuous { .. } => self.same_window(then, now),
+        }
+    }
+
     /// Returns whether deltas at both instants count in the same window.
     pub(super) fn same_window(self, one: Time, other: Time) -> bool {
         let window = |period: u64, parts: u32, at: Time| {

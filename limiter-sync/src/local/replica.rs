@@ -23,8 +23,8 @@ pub(crate) struct Replica {
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub(crate) deltas: PendingDeltas,
-    /// The deltas are late: only what they exceed the limit by is debited, once the answer shows how much that is.
-    pub(crate) late: bool,
+    /// The sum of late takes. Only what they exceed the limit by is debited, once the answer shows how much that is.
+    pub(crate) late: u64,
     /// What is added to the usage record, if there is one.
     pub(crate) usage: Option<u64>,
     /// What is added to the demand record, if tokens are scarce.
@@ -38,8 +38,8 @@ pub(crate) struct Update {
     pub(crate) state: State,
     /// The sum of the deltas that were sent.
     pub(crate) sent: i64,
-    /// The deltas were late.
-    pub(crate) late: bool,
+    /// The sum of late takes, which were only recorded.
+    pub(crate) late: u64,
     /// When they were collected, by the deciding clock.
     pub(crate) collected_at: Time,
     /// The replica's instants are those of the central clock. Otherwise the states cannot be compared.
@@ -108,18 +108,19 @@ impl Replica {
             if self.peers.is_some() { tokens(&self.peek(&config.limit.charge(""), now)) } else { 0.0 };
         let Some(peers) = &mut self.peers else {
             let deltas = std::mem::take(&mut self.pending);
-            return Sending { deltas, late: false, usage: None, report: None };
+            return Sending { deltas, late: 0, usage: None, report: None };
         };
-        let late = peers.is_late(&self.pending, config, now) && peers.was_answered();
-        let unspent = peers.advance.take_unspent();
+        let is_late = peers.is_late(&self.pending, config, now) && peers.was_answered();
+        let late = if is_late { self.pending.take_takes() } else { 0 };
+        let unspent = peers.advance.take_unspent(config.refill, now);
         if unspent > 0 {
             self.pending.record(config.refill, unspent, unspent, Action::Refund { at: Some(now) });
         }
         let deltas = std::mem::take(&mut self.pending);
         let usage = config.records.as_ref().and_then(|records| records.usage.as_ref());
-        let usage = usage.map(|_| peers.take_usage(deltas.sum().saturating_add(unspent.into())));
+        let usage = usage.map(|_| peers.take_usage(deltas.sum().saturating_add(unspent.into()), late));
         let report = peers.report(remaining, config, now, random);
-        Sending { late: late && deltas.sum() > 0, deltas, usage, report }
+        Sending { deltas, late, usage, report }
     }
 
     /// Decides a single charge. `ask`: whether the central store may be asked for tokens.
@@ -167,7 +168,7 @@ impl Replica {
         *tat = flow.state(next.nanos(), false);
         self.pending.take(config.refill, cost, now);
         if let Some(peers) = &mut self.peers {
-            peers.advance.cover(&mut self.pending);
+            peers.advance.cover(&mut self.pending, config.refill, now);
         }
         Some(take)
     }
@@ -247,7 +248,7 @@ impl Replica {
         } else {
             self.pending.take(config.refill, granted, now);
             if let Some(peers) = &mut self.peers {
-                peers.advance.cover(&mut self.pending);
+                peers.advance.cover(&mut self.pending, config.refill, now);
             }
         }
     }
@@ -292,8 +293,10 @@ impl Replica {
             Box::new(Peers::new(update.collected_at, whole(sent), now))
         });
         let pending = signed(self.pending.sum().max(0));
-        let excess = if update.late {
-            peers.excess(sent, central, before + pending, update.usage, config, now)
+        let was_late = update.late > 0;
+        let excess = if was_late {
+            let late = signed(update.late.cast_signed());
+            peers.excess(late, central, before + pending, update.usage, config, now)
         } else {
             0.0
         };
@@ -302,14 +305,19 @@ impl Replica {
             self.pending.record(config.refill, whole(excess), whole(excess), Action::Debit { at: Some(now) });
         }
         let late = peers.is_late(&self.pending, config, now) && peers.was_answered();
-        if late || update.late {
+        if late || was_late {
             peers.recover(config, now);
         }
         if let (false, Some(usage)) = (late, update.usage) {
             peers.answered(central - excess, usage, now);
         }
         // The state of a full bucket does not contain its last use, which was now at the latest.
-        self.replay_pending(&peek, peers.advance.tokens(), now, if full { undated } else { |action| action });
+        self.replay_pending(
+            &peek,
+            peers.advance.tokens(config.refill, now),
+            now,
+            if full { undated } else { |action| action },
+        );
         // Or earlier, if the local state says so. What was granted during an outage is nowhere else.
         if late || (full && excess < 1.0 && self.has_pending() && local.fresh_at() < self.fresh_at()) {
             self.state = local.state;
@@ -320,7 +328,7 @@ impl Replica {
         {
             peers.demand.learn(report, record, now, records.demand_window);
         }
-        let others = match (update.late, update.comparable) {
+        let others = match (was_late, update.comparable) {
             (true, _) => 0.0,
             (false, true) => before - remaining,
             // The first answer: without other nodes, the state would be that of a fresh key less what was sent.
@@ -377,12 +385,12 @@ impl Replica {
     pub(super) fn acquired(&mut self, decision: &Decision, config: &LimitConfig, now: Time) {
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let granted = if decision.is_allowed() { decision.granted() } else { 0 };
-        peers.advance.add(granted);
+        peers.advance.add(granted, now);
         peers.advance.stop();
         peers.share.spend(-f64::from(granted), config.rate, now);
-        peers.advance.cover(&mut self.pending);
+        peers.advance.cover(&mut self.pending, config.refill, now);
         // What the central store has, less what it does not know of yet: the replica never has more.
-        let known = f64::from(decision.remaining()) + f64::from(peers.advance.tokens());
+        let known = f64::from(decision.remaining()) + f64::from(peers.advance.tokens(config.refill, now));
         let most = known - signed(self.pending.sum());
         let excess = tokens(&self.peek(&config.limit.charge(""), now)) - most;
         if excess >= 1.0 {

@@ -54,15 +54,11 @@ impl KeyDeltas {
         self.config.limit.charge(self.key.key())
     }
 
-    /// Returns the charges on the key's state: the deltas, or one that changes nothing if there are none, or if they are
-    /// late and only what they exceed the limit by will be debited.
+    /// Returns the charges on the key's state: the deltas, or one that changes nothing if there are none.
     fn state_charges(&self) -> impl Iterator<Item = Charge<'_>> {
         let charge = self.charge();
-        let deltas = (!self.sending.late).then(|| self.sending.deltas.deltas().flat_map(Delta::charges));
-        let charges = deltas
-            .into_iter()
-            .flatten()
-            .map(move |(cost, action)| charge.with_cost(cost).with_action(action));
+        let deltas = self.sending.deltas.deltas().flat_map(Delta::charges);
+        let charges = deltas.map(move |(cost, action)| charge.with_cost(cost).with_action(action));
         // Local instants mean nothing to the central store. These deltas are an interval late at most.
         let mut charges =
             charges.map(|charge| if self.central_dates { charge } else { undated(charge) }).peekable();
