@@ -8,8 +8,8 @@ use tollgate_core::store::{
     Capability, Export, IdempotencyRetention, Run, RunVerdict, Store, decide_one_by_one,
 };
 use tollgate_core::{
-    Charge, Clock, Decision, ErrorKind, Key, Limit, Observer, Request, StoreError, SystemClock, Time, Timer,
-    Verdict,
+    Charge, Clock, Decision, ErrorKind, IdempotencyKey, Key, Limit, Observer, Request, StoreError,
+    SystemClock, Time, Timer, Verdict,
 };
 
 use crate::config::{CENTRAL, SyncedBuilder};
@@ -178,6 +178,10 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
         let exports = node.store.apply_deltas(request, node.to_store(now)).await?;
         node.deltas_applied(charges, &exports);
         Ok(exports)
+    }
+
+    async fn forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        self.store().forget_deltas(answered).await;
     }
 }
 

@@ -12,17 +12,19 @@ use tollgate_core::store::{
     apply_then_export, decide_across, decide_batch_across, decide_detached_across,
 };
 use tollgate_core::{
-    Charge, Clock, Decision, ErrorKind, Key, Limit, Observer, Request, StoreError, Time, Verdict,
+    Charge, Clock, Decision, ErrorKind, IdempotencyKey, Key, Limit, Observer, Request, StoreError, Time,
+    Verdict,
 };
 
 use crate::eviction::Reports;
+use crate::forget::RepeatedDeltas;
 use crate::key::KeyNames;
 use crate::server::{Connector, in_future};
 use crate::stats::{Counters, Stats};
 use crate::takes;
 use crate::timing::Timing;
 use crate::topology::{Place, Topology};
-use crate::{Config, decide, deltas, error, snapshot};
+use crate::{Config, decide, deltas, error, forget, snapshot};
 
 /// The most charges in one script call: enough to make its overhead per charge small, and few enough not to block the
 /// server for more than a millisecond or two.
@@ -41,6 +43,7 @@ pub(crate) struct Inner {
     pub(crate) topology: Topology,
     pub(crate) names: KeyNames,
     pub(crate) timing: Timing,
+    pub(crate) repeated_deltas: RepeatedDeltas,
     call_timeout: Duration,
     counters: Arc<Counters>,
     reports: Arc<Reports>,
@@ -60,7 +63,8 @@ impl RedisStore {
         connector: &Connector,
     ) -> Self {
         let (counters, reports) = (Arc::clone(connector.counters()), Arc::clone(connector.reports()));
-        let inner = Inner { topology, names: KeyNames::new(prefix), timing, call_timeout, counters, reports };
+        let (names, repeated_deltas) = (KeyNames::new(prefix), RepeatedDeltas::default());
+        let inner = Inner { topology, names, timing, repeated_deltas, call_timeout, counters, reports };
         Self { inner: Arc::new(inner) }
     }
 
@@ -299,5 +303,9 @@ impl Store for RedisStore {
             Some(place) => boxed(deltas::apply(&self.inner, place, request, now)).await,
             None => boxed(apply_then_export(self, request, now)).await,
         }
+    }
+
+    async fn forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        boxed(forget::forget(&self.inner, answered)).await;
     }
 }

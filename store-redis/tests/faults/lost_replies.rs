@@ -178,6 +178,33 @@ async fn peeks_and_deltas_whose_reply_is_lost_are_retried() {
     }
 }
 
+/// The first of two copies may be executed late, and must find the record then.
+#[tokio::test]
+async fn deltas_that_were_sent_twice_are_not_forgotten() {
+    let redis = Redis::start(&[]).await;
+    let proxy = RedisProxy::to(&redis).await;
+    let limiter = behind(&proxy).await;
+    let (limit, keys) = (daily(10), [(); 3].map(|()| IdempotencyKey::unique()));
+    let delta = [limit.charge(KEY).with_action(Action::Debit { at: None })];
+    for (number, key) in keys.into_iter().enumerate() {
+        if number == 1 {
+            proxy.drop_next_reply();
+        }
+        let request = Request::new(&delta).with_idempotency_key(key);
+        in_time(limiter.store().apply_deltas(request, Time::EPOCH)).await.expect("a retry");
+    }
+    assert!(proxy.has_dropped());
+    in_time(limiter.store().forget_deltas(&keys.map(|key| (KEY.into(), key)))).await;
+    let of = |key: IdempotencyKey| format!("{:032x}", key.get());
+    let records = redis.call(&["KEYS", "*op~*"]).await.texts();
+    let is_left = |key| records.iter().any(|record| record.ends_with(&of(key)));
+    assert_eq!(keys.map(is_left), [false, true, false], "{records:?}");
+    // The late copy.
+    let request = Request::new(&delta).with_idempotency_key(keys[1]);
+    in_time(limiter.store().apply_deltas(request, Time::EPOCH)).await.expect("the states");
+    assert_eq!(used(&limiter, &limit).await, 3);
+}
+
 #[tokio::test]
 async fn an_idle_connection_that_was_closed_is_no_error() {
     let redis = Redis::start(&[]).await;
