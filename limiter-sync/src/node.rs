@@ -12,6 +12,7 @@ use tollgate_core::{Clock, Effect, ErrorKind, Observer, Source, StoreError, Time
 use crate::config::{LimitConfig, LimitConfigs};
 use crate::local::table::EntryTable;
 use crate::stats::{Counters, Stats};
+use crate::sync::answered::AnsweredBatches;
 use crate::sync::batch::Batch;
 use crate::sync::clock::ClockOffset;
 use crate::sync::staleness::Staleness;
@@ -26,6 +27,7 @@ pub(crate) struct Node<S, C> {
     pub(crate) table: EntryTable,
     /// Batches to send: those of this sync round, and those without an answer.
     pub(crate) batches: Mutex<VecDeque<Batch>>,
+    pub(crate) answered_batches: Mutex<AnsweredBatches>,
     pub(crate) counters: Counters,
     pub(crate) offset: ClockOffset,
     pub(crate) staleness: Staleness,
@@ -45,6 +47,7 @@ impl<S: Store, C: Clock> Node<S, C> {
             limits,
             table: EntryTable::new(max_keys),
             batches: Mutex::default(),
+            answered_batches: Mutex::default(),
             counters: Counters::default(),
             offset,
             staleness: Staleness::new(shortest, manual),

@@ -5,4 +5,5 @@ mod fleet;
 mod leases;
 mod limits;
 mod outages;
+mod records;
 mod round_trips;

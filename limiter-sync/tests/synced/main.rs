@@ -8,6 +8,7 @@ mod cold_keys;
 mod convergence;
 mod delivery;
 mod fleet;
+mod forgotten;
 mod leases;
 mod share;
 mod single_node;
