@@ -182,8 +182,8 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
         Ok(exports)
     }
 
-    async fn forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
-        self.store().forget_deltas(answered).await;
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        self.store().forget_idempotency_keys(answered).await;
     }
 }
 

@@ -102,9 +102,9 @@ impl Store for Link {
         self.call(self.central.apply_deltas(request, now)).await
     }
 
-    async fn forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
         if !self.cut.load(Ordering::Relaxed) {
-            self.central.forget_deltas(answered).await;
+            self.central.forget_idempotency_keys(answered).await;
         }
     }
 }

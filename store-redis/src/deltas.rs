@@ -2,7 +2,6 @@
 //! for all others. Long states are read by calls of their own, so that none holds the server for long.
 
 use redis::Value;
-use tokio::time::Instant;
 use tollgate_core::store::{Export, Run, Snapshot, state_indexes};
 use tollgate_core::{Action, Charge, Request, StoreError, Time};
 
@@ -20,7 +19,7 @@ use crate::stored_form::StoredForm;
 use crate::take::{arguments, instant, is_time_in_range};
 use crate::takes::has_duplicates;
 use crate::timing::Timing;
-use crate::topology::{Place, ScriptReply};
+use crate::topology::Place;
 
 /// Returns whether a charge's state is a single value, which the scripts can return. A set of leases is not.
 pub(crate) fn has_single_value(charge: &Charge<'_>) -> bool {
@@ -37,18 +36,18 @@ pub(crate) async fn apply(
     request: Request<'_>,
     now: Time,
 ) -> Result<Vec<Export>, StoreError> {
-    let charges = request.charges();
+    let (charges, run) = (request.charges(), Run::new(request, 1));
     let deadline = inner.deadline();
     if let Some(call) = bucket_call(request, &inner.names, &inner.timing, now) {
-        let reply = run(inner, place, &call, request, deadline).await?;
+        let reply = inner.run(place, &call, &[run], deadline).await?;
         // Nil: an instant is out of range for that script, and nothing was applied.
         if !matches!(reply.value(), Value::Nil) {
             let states = bucket_states(charges, has_duplicates(&call.keys), reply.bytes()?);
             return states.ok_or_else(|| error::unexpected_reply(reply.server()));
         }
     }
-    let call = decide::deltas_call(&Run::new(request, 1), &inner.names, &inner.timing, now)?;
-    let reply = run(inner, place, &call, request, deadline).await?;
+    let call = decide::deltas_call(&run, &inner.names, &inner.timing, now)?;
+    let reply = inner.run(place, &call, &[run], deadline).await?;
     let states = states(charges, reply.value()).ok_or_else(|| error::unexpected_reply(reply.server()))??;
     let mut exports = Vec::with_capacity(charges.len());
     for (charge, state) in charges.iter().zip(states) {
@@ -61,21 +60,6 @@ pub(crate) async fn apply(
         });
     }
     Ok(exports)
-}
-
-/// Runs a call that applies a request.
-async fn run(
-    inner: &Inner,
-    place: Place,
-    call: &ScriptCall,
-    request: Request<'_>,
-    deadline: Instant,
-) -> Result<ScriptReply, StoreError> {
-    let reply = inner.topology.run(place, call, deadline).await?;
-    if let Some(key) = request.idempotency_key().filter(|_| reply.was_repeated()) {
-        inner.repeated_deltas.add(key);
-    }
-    Ok(reply)
 }
 
 /// Creates the call for debits on buckets. `None` if `bucket_debits.lua` cannot apply the request.

@@ -29,8 +29,8 @@ pub struct Stats {
     pub failovers: u64,
     /// Commands sent to find the servers (`ROLE`, `SENTINEL GET-MASTER-ADDR-BY-NAME`, `CLUSTER SLOTS`).
     pub topology_queries: u64,
-    /// Pipelines of commands that deleted idempotency records of deltas
-    /// ([`Store::forget_deltas`](tollgate_core::store::Store::forget_deltas)).
+    /// Pipelines of commands that deleted idempotency records of answered calls
+    /// ([`Store::forget_idempotency_keys`](tollgate_core::store::Store::forget_idempotency_keys)).
     pub deletions: u64,
     /// Servers found to evict keys: `maxmemory` is set, and `maxmemory-policy` is not `noeviction`. Limits on such a
     /// server may be exceeded. Each server is checked when a connection to it is taken into use, if its user may call

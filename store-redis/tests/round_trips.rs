@@ -231,8 +231,8 @@ async fn hundreds_of_deltas_are_forgotten_by_one_command() {
     }
     fixture.commands().await;
     let deltas: Vec<_> = deltas.iter().map(|(entity, key)| (Key::from(entity), *key)).collect();
-    fixture.store.forget_deltas(&deltas).await;
-    fixture.store.forget_deltas(&[]).await;
+    fixture.store.forget_idempotency_keys(&deltas).await;
+    fixture.store.forget_idempotency_keys(&[]).await;
     assert_eq!(fixture.commands().await, BTreeMap::from([("unlink".to_owned(), 1)]));
     assert_eq!(fixture.store.stats().deletions, 1);
     let left = fixture.redis.call(&["KEYS", "*"]).await.texts();

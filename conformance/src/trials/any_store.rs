@@ -92,7 +92,7 @@ async fn apply_deltas(fixture: &Fixture<AnyStore>, sample: &Sample, random: &mut
     }
     let key = IdempotencyKey::unique();
     let states = fixture.apply_deltas(key, &[charge]).await;
-    fixture.store().forget_deltas(&[(charge.key(), key)]).await;
+    fixture.store().forget_idempotency_keys(&[(charge.key(), key)]).await;
     assert!(pure.decide(&[charge], fixture.now()).is_allowed());
     assert_exported(&charge, &states[0], pure, fixture.now(), "apply_deltas");
 }

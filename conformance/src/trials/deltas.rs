@@ -113,7 +113,7 @@ async fn forgotten<S: Store>(mut fixture: Fixture<S>, Sample { limit, .. }: Samp
         assert!(pure.decide(&charges, fixture.now()).is_allowed());
         let first = charges[0].key();
         let unknown = (fixture.charge(&limit, "three").key(), IdempotencyKey::unique());
-        fixture.store().forget_deltas(&[(first, key), unknown, (first, key)][..round]).await;
+        fixture.store().forget_idempotency_keys(&[(first, key), unknown, (first, key)][..round]).await;
         for charge in &charges {
             let exported = fixture.export_of(charge).await;
             assert_exported(charge, &exported, &mut pure, fixture.now(), "after deltas that were forgotten");
@@ -139,7 +139,7 @@ async fn forgotten_by_name<S: Store>(mut fixture: Fixture<S>, Sample { limit, ..
         let _ = fixture.apply_deltas(key, &charges).await;
         assert!(pure.decide(&charges, fixture.now()).is_allowed());
     }
-    fixture.store().forget_deltas(&[(charges[0].key(), keys[1])]).await;
+    fixture.store().forget_idempotency_keys(&[(charges[0].key(), keys[1])]).await;
     for key in [keys[0], keys[2]] {
         let states = fixture.apply_deltas(key, &charges).await;
         assert_exported(

@@ -153,7 +153,7 @@ impl Store for Faulty {
         Ok(Export { state: state.map(|state| state.snapshot(limit)), at: now })
     }
 
-    async fn forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
         if self.fault == Fault::ForgetsStates && !answered.is_empty() {
             self.lock().clear();
         }

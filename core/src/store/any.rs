@@ -38,8 +38,8 @@ pub trait DynStore: Send + Sync {
     async fn dyn_export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError>;
     /// See [`Store::apply_deltas`].
     async fn dyn_apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError>;
-    /// See [`Store::forget_deltas`].
-    async fn dyn_forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]);
+    /// See [`Store::forget_idempotency_keys`].
+    async fn dyn_forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]);
 }
 
 #[async_trait]
@@ -80,8 +80,8 @@ impl<S: Store> DynStore for S {
         self.apply_deltas(request, now).await
     }
 
-    async fn dyn_forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
-        self.forget_deltas(answered).await;
+    async fn dyn_forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        self.forget_idempotency_keys(answered).await;
     }
 }
 
@@ -146,8 +146,8 @@ impl Store for AnyStore {
         self.0.dyn_apply_deltas(request, now).await
     }
 
-    async fn forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
-        self.0.dyn_forget_deltas(answered).await;
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        self.0.dyn_forget_idempotency_keys(answered).await;
     }
 }
 
@@ -211,8 +211,11 @@ impl<S: Store> Store for Arc<S> {
         (**self).apply_deltas(request, now)
     }
 
-    fn forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]) -> impl Future<Output = ()> + Send {
-        (**self).forget_deltas(answered)
+    fn forget_idempotency_keys(
+        &self,
+        answered: &[(Key<'_>, IdempotencyKey)],
+    ) -> impl Future<Output = ()> + Send {
+        (**self).forget_idempotency_keys(answered)
     }
 }
 

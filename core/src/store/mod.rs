@@ -174,14 +174,17 @@ pub trait Store: Send + Sync {
         apply_then_export(self, request, now)
     }
 
-    /// Forgets idempotency keys of [deltas](Self::apply_deltas) that this store has answered, so that it need not keep
-    /// them until they expire. Each comes with the key of the first charge of its request; all charges of that request
-    /// have the same [`route`](Self::route).
+    /// Forgets idempotency keys of requests and deltas that this store has answered, so that it need not keep them until
+    /// they expire. Each comes with the key of the first charge of its request; all charges of that request have the
+    /// same [`route`](Self::route). For wrappers that make many such calls.
     ///
     /// The caller promises that no copy of the request may still arrive: it was sent once, and answered. No state
     /// changes, and other idempotency keys remain. A store need not do it, or not for all of them, and a wrapper may
     /// drop the call: keys that are not forgotten expire. Default: does nothing.
-    fn forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]) -> impl Future<Output = ()> + Send {
+    fn forget_idempotency_keys(
+        &self,
+        answered: &[(Key<'_>, IdempotencyKey)],
+    ) -> impl Future<Output = ()> + Send {
         let _ = answered;
         core::future::ready(())
     }

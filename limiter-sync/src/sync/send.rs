@@ -1,6 +1,5 @@
 //! Sends a batch to the central store, and applies the answer to the replicas.
 
-use futures_util::future::join;
 use tollgate_core::store::{Export, Store};
 use tollgate_core::{Clock, Effect, ErrorKind, Limit, Request, StoreError, Time};
 
@@ -50,9 +49,7 @@ impl<S: Store, C: Clock> Node<S, C> {
             let charges: Vec<_> = batch.charges().collect();
             let request = Request::new(&charges).with_idempotency_key(batch.id);
             let applying = self.store.apply_deltas(request, self.to_store(sent_at));
-            // At the same time, so that it takes no round trip of its own.
-            let ((), answer) = join(self.forget_some(), applying).await;
-            answer
+            self.and_forget_some(applying).await
         };
         let Some(batch) = in_flight.batch.take() else { return Ok(RoundResult::default()) };
         match answer {
@@ -66,7 +63,9 @@ impl<S: Store, C: Clock> Node<S, C> {
                 if let Some(export) = exports.first() {
                     self.answered(export.at, sent_at);
                 }
-                lock(&self.answered_batches).add(&batch);
+                if let Some(call) = batch.remembered() {
+                    lock(&self.answered_calls).add(call, batch.in_doubt);
+                }
                 Ok(self.apply_answer(batch, exports))
             }
             Err(error) => {

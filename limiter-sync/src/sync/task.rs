@@ -155,7 +155,7 @@ impl<S: Store, C: Timer> Node<S, C> {
     }
 
     /// Sends all pending deltas and returns all leased tokens, however long it takes. Then the central store forgets
-    /// all batches.
+    /// all answered calls.
     pub(crate) async fn flush(&self) {
         loop {
             for index in 0..self.limits.intervals().len() {

@@ -1,7 +1,7 @@
-//! Which batches the central store forgets: those that were sent once and answered.
+//! Which calls the central store forgets: those that were sent once and answered.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
@@ -33,6 +33,7 @@ struct Recorder {
     central: Arc<MemoryStore>,
     loses_answers: Arc<AtomicBool>,
     batches: Arc<Mutex<HashMap<IdempotencyKey, Fate>>>,
+    token_calls: Arc<AtomicUsize>,
 }
 
 impl Recorder {
@@ -51,7 +52,13 @@ impl Store for Recorder {
     }
 
     async fn decide(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
-        self.central.decide(request, now).await
+        let verdict = self.central.decide(request, now).await?;
+        if let Some(id) = request.idempotency_key() {
+            self.token_calls.fetch_add(1, Ordering::Relaxed);
+            let fate = Fate { sent: 1, answered: 1, forgotten: 0 };
+            assert!(self.batches().insert(id, fate).is_none(), "not repeated");
+        }
+        Ok(verdict)
     }
 
     async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {
@@ -73,7 +80,7 @@ impl Store for Recorder {
         Ok(exports)
     }
 
-    async fn forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
         for (key, id) in answered {
             assert_eq!(*key, KEY.into(), "the key of the first charge");
             let mut batches = self.batches();
@@ -96,6 +103,7 @@ impl Fixture {
             central: Arc::new(MemoryStore::config().max_keys(10_000).build()),
             loses_answers: Arc::default(),
             batches: Arc::default(),
+            token_calls: Arc::default(),
         };
         let node =
             Synced::builder(central.clone()).clock(ManualClock::default()).manual().build().expect("valid");
@@ -128,7 +136,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn answered_batches_are_forgotten_hundreds_at_once() {
+async fn answered_calls_are_forgotten_hundreds_at_once() {
     let fixture = Fixture::new();
     let mut times = 0;
     for sent in 1..=4 * AT_ONCE {
@@ -185,4 +193,32 @@ async fn batches_without_deltas_need_not_be_forgotten() {
     let sent = fixture.central.count(|fate| fate.sent == 1);
     assert!(sent > 1, "some rounds have received: {sent}");
     assert_eq!(fixture.central.count(|fate| fate.forgotten == 1), 1);
+}
+
+/// A node whose share is used up takes more from the central store at once, by a call with an idempotency key.
+#[tokio::test]
+async fn calls_for_tokens_are_forgotten() {
+    let Fixture { central, node, limit } = Fixture::new();
+    let other = Synced::builder(central.clone()).clock(node.clock().clone()).manual().build().expect("valid");
+    let take = async |node: &Synced<Recorder, ManualClock>| {
+        let charge = limit.charge(KEY).with_cost(1_000);
+        assert!(
+            node.decide_one(&charge, node.clock()).await.expect("the central store answers").is_allowed()
+        );
+    };
+    for _ in 0..3 {
+        for node in [&other, &node] {
+            take(node).await;
+            node.sync_now().await.expect("the central store answers");
+        }
+        node.clock().advance(Duration::from_millis(100));
+    }
+    for _ in 0..900 {
+        take(&node).await;
+    }
+    let token_calls = central.token_calls.load(Ordering::Relaxed);
+    assert!(token_calls > 0, "its share was used up");
+    let before = central.count(|fate| fate.forgotten == 1);
+    node.close(Duration::from_secs(60)).await.expect("the central store answers");
+    assert!(central.count(|fate| fate.forgotten == 1) >= before + token_calls, "all of them");
 }

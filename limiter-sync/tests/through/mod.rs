@@ -102,8 +102,8 @@ impl<S: Store + 'static> Store for Node<S> {
         self.after(self.synced.apply_deltas(request, now), now).await
     }
 
-    async fn forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
-        self.synced.forget_deltas(answered).await;
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        self.synced.forget_idempotency_keys(answered).await;
     }
 }
 

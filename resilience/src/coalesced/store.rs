@@ -110,7 +110,10 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Coalesced<S, C> {
         self.store().apply_deltas(request, now)
     }
 
-    fn forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]) -> impl Future<Output = ()> + Send {
-        self.store().forget_deltas(answered)
+    fn forget_idempotency_keys(
+        &self,
+        answered: &[(Key<'_>, IdempotencyKey)],
+    ) -> impl Future<Output = ()> + Send {
+        self.store().forget_idempotency_keys(answered)
     }
 }

@@ -245,9 +245,9 @@ impl<S: Store + 'static> Store for Guarded<S> {
 
     /// Forwards the call within the deadline if the circuit breaker is closed, and drops it otherwise. It counts as no
     /// call of the store, which may do nothing: then it would not show whether the store answers.
-    async fn forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
         if self.breaker.is_closed() {
-            let call = pin!(async { self.store().forget_deltas(answered).await });
+            let call = pin!(async { self.store().forget_idempotency_keys(answered).await });
             let _ = with_deadline(self.deadline, call).await;
         }
     }

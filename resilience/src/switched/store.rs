@@ -162,8 +162,8 @@ impl<S: Store> Store for Switched<S> {
         self.store.apply_deltas(request, now).await
     }
 
-    async fn forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
-        self.store.forget_deltas(answered).await;
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        self.store.forget_idempotency_keys(answered).await;
     }
 }
 

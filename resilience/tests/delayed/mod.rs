@@ -83,7 +83,7 @@ impl<S: Store> Store for DelayedStore<S> {
         self.store.apply_deltas(request, now).await
     }
 
-    async fn forget_deltas(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
-        self.store.forget_deltas(answered).await;
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        self.store.forget_idempotency_keys(answered).await;
     }
 }

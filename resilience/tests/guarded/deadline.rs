@@ -56,7 +56,7 @@ async fn forgetting_has_the_deadline_and_no_effect_on_the_breaker() {
     let limit = Limit::per_second(10).build("api").expect("valid");
     let forget = async || {
         let answered = [(Key::from("a"), IdempotencyKey::unique())];
-        measured(fixture.guarded.forget_deltas(&answered)).await.0
+        measured(fixture.guarded.forget_idempotency_keys(&answered)).await.0
     };
     for (fault, took) in
         [(Fault::None, Duration::ZERO), (Fault::Panic, Duration::ZERO), (Fault::Hang, deadline)]

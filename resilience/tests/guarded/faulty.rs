@@ -150,7 +150,7 @@ impl Store for FaultyStore {
         self.inner.store.export(limit, key, now + self.inner.ahead).await
     }
 
-    async fn forget_deltas(&self, _: &[(Key<'_>, IdempotencyKey)]) {
+    async fn forget_idempotency_keys(&self, _: &[(Key<'_>, IdempotencyKey)]) {
         let _ = self.call().await;
     }
 }

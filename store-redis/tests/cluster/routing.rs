@@ -46,7 +46,7 @@ async fn deltas_of_many_slots_are_forgotten_by_one_pipeline_per_node() {
         store.apply_deltas(request, NOW).await.expect("states");
     }
     assert_eq!(records(cluster, "forget").await.len(), users.len());
-    store.forget_deltas(&keys[1..]).await;
+    store.forget_idempotency_keys(&keys[1..]).await;
     let left = records(cluster, "forget").await;
     assert!(left.len() == 1 && left[0].contains(&users[0]), "all but the first: {left:?}");
     assert_eq!(store.stats().deletions, 3, "one pipeline per node");
