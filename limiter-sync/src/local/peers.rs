@@ -46,11 +46,20 @@ pub(super) struct Peers {
     pending_since: Time,
     /// What was known at the last round whose deltas were not late; `None` before the first.
     last: Option<LastAnswer>,
-    recovering_until: Time,
+    recovery: Recovery,
     /// What was debited and is to be added to the usage record.
     unreported: u64,
     /// What is debited to repay late deltas, which the usage record contains already.
     repaid: u64,
+}
+
+/// The time after an outage until the other nodes are back, too.
+#[derive(Clone, Copy, Debug)]
+struct Recovery {
+    until: Time,
+    /// This node's part until then, and the most of the balance that it shares in: as they were before.
+    part: Part,
+    balance: f64,
 }
 
 /// What a sync round reports about a key, in tokens.
@@ -81,7 +90,7 @@ impl Peers {
             shared_at: Time::EPOCH,
             pending_since,
             last: None,
-            recovering_until: Time::EPOCH,
+            recovery: Recovery { until: Time::EPOCH, part: Part::WHOLE, balance: 0.0 },
             repaid: 0,
         }
     }
@@ -133,7 +142,7 @@ impl Peers {
     pub(super) fn may_ask(&self, pending: &PendingDeltas, config: &LimitConfig, now: Time) -> bool {
         !config.ask_within.is_zero()
             && self.demand.fair(now).is_none()
-            && now >= self.recovering_until
+            && !self.is_recovering(now)
             && self.advance.is_possible(now)
             && !self.is_late(pending, config, now)
     }
@@ -178,7 +187,15 @@ impl Peers {
     /// its part, and spends nothing of what has become free in the meantime.
     pub(super) fn recover(&mut self, config: &LimitConfig, now: Time) {
         let span = config.interval.saturating_mul(RECOVERY).max(MIN_RECOVERY);
-        self.recovering_until = Time::from_nanos(now.nanos().saturating_add(span));
+        if !self.is_recovering(now) {
+            self.recovery.part = self.share.part();
+            self.recovery.balance = self.last.map_or(0.0, |last| last.balance.max(0.0));
+        }
+        self.recovery.until = Time::from_nanos(now.nanos().saturating_add(span));
+    }
+
+    fn is_recovering(&self, now: Time) -> bool {
+        now < self.recovery.until
     }
 
     /// Returns how much of late deltas of `amount` has to be repaid: what the central `balance` has beyond what can be
@@ -211,16 +228,15 @@ impl Peers {
             self.own = narrow(f64::from(self.own) * DECAY + own);
             self.others = narrow(f64::from(self.others) * DECAY + others);
         }
-        let recovering = now < self.recovering_until;
         self.alone = self.others <= self.own * NEGLIGIBLE && self.demand.fair(now).is_none();
         if !self.alone {
             self.shared_at = now;
         }
         let mut part = self.part(now);
         let mut balance = remaining + pending;
-        if recovering {
-            part = part.at_most(self.share.part());
-            balance = balance.min(self.last.map_or(0.0, |last| last.balance.max(0.0)));
+        if self.is_recovering(now) {
+            part = self.recovery.part;
+            balance = balance.min(self.recovery.balance);
         }
         if !self.is_hungry(config, now) {
             self.share.stop_saving();

@@ -37,10 +37,6 @@ pub(super) struct Part {
 
 impl Part {
     pub(super) const WHOLE: Self = Self { open: 1.0, entitled: 1.0 };
-
-    pub(super) fn at_most(self, other: Self) -> Self {
-        Self { open: self.open.min(other.open), entitled: self.entitled.min(other.entitled) }
-    }
 }
 
 /// The share of a node that is not the only one.

@@ -134,3 +134,26 @@ async fn an_outage_of_all_nodes_is_repaid_once() {
         "{after} in the next 5 s, after {during} in 10 s"
     );
 }
+
+#[tokio::test]
+async fn nodes_that_are_back_first_leave_the_others_their_parts() {
+    let limit = Limit::per_second(1_000).burst(100).build("api").expect("valid");
+    let fleet = Fleet::of(5, |builder| builder);
+    let demand = |_: usize, milli: usize| usize::from(milli.is_multiple_of(2));
+    let _ = overloaded(&fleet, &limit, demand, 5_000).await;
+    for node in &fleet.nodes {
+        node.store().set(LinkState::Down);
+    }
+    let _ = overloaded(&fleet, &limit, demand, 10_000).await;
+    // The first to be back finds a full bucket, and the last one its share of the limit.
+    let mut while_returning = 0;
+    for node in &fleet.nodes {
+        node.store().set(LinkState::Up);
+        while_returning += overloaded(&fleet, &limit, demand, 300).await.iter().sum::<usize>();
+    }
+    assert!((1_200..=1_600).contains(&while_returning), "{while_returning} in 1.5 s");
+    for second in 1..=5 {
+        let passed: usize = overloaded(&fleet, &limit, demand, 1_000).await.iter().sum();
+        assert!((900..=1_100).contains(&passed), "{passed} in second {second} after the last node is back");
+    }
+}
