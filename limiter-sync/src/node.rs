@@ -12,6 +12,7 @@ use tollgate_core::{Clock, Effect, ErrorKind, Observer, Source, StoreError, Time
 use crate::config::{LimitConfig, LimitConfigs};
 use crate::local::table::EntryTable;
 use crate::stats::{Counters, Stats};
+use crate::sync::acquire::TokenCall;
 use crate::sync::batch::Batch;
 use crate::sync::clock::ClockOffset;
 use crate::sync::staleness::Staleness;
@@ -26,6 +27,8 @@ pub(crate) struct Node<S, C> {
     pub(crate) table: EntryTable,
     /// Batches to send: those of this sync round, and those without an answer.
     pub(crate) batches: Mutex<VecDeque<Batch>>,
+    /// Calls for tokens that may have taken some, and whose answers were lost.
+    pub(crate) token_calls: Mutex<Vec<TokenCall>>,
     pub(crate) counters: Counters,
     pub(crate) offset: ClockOffset,
     pub(crate) staleness: Staleness,
@@ -45,6 +48,7 @@ impl<S: Store, C: Clock> Node<S, C> {
             limits,
             table: EntryTable::new(max_keys),
             batches: Mutex::default(),
+            token_calls: Mutex::default(),
             counters: Counters::default(),
             offset,
             staleness: Staleness::new(shortest, manual),

@@ -19,6 +19,8 @@ pub(super) struct Advance {
     waiting_for: u32,
     /// Present while a call is in flight; notifies the callers that wait for it.
     in_flight: Option<Arc<Notify>>,
+    /// How many calls may have taken tokens, although their answers were lost. They are being repeated.
+    pub(super) in_doubt: u32,
     /// No call is made before.
     paused_until: Time,
     /// What callers have spent of such tokens since the last sync round: no delta reports it.
@@ -26,9 +28,9 @@ pub(super) struct Advance {
 }
 
 impl Advance {
-    /// Returns whether there are tokens, or a call for some is in flight.
+    /// Returns whether there are tokens, or a call for some is in flight or in doubt.
     pub(super) fn is_held(&self) -> bool {
-        self.tokens > 0 || self.in_flight.is_some()
+        self.tokens > 0 || self.in_flight.is_some() || self.in_doubt > 0
     }
 
     /// Returns whether the next sync round need not know anything of it.

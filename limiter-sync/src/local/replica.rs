@@ -383,12 +383,9 @@ impl Replica {
 
     /// Adds the tokens that the central store granted in advance.
     pub(super) fn acquired(&mut self, decision: &Decision, config: &LimitConfig, now: Time) {
+        self.add_tokens(decision, config, now);
         let Some(peers) = self.peers.as_deref_mut() else { return };
-        let granted = if decision.is_allowed() { decision.granted() } else { 0 };
-        peers.advance.add(granted, now);
         peers.advance.stop();
-        peers.share.spend(-f64::from(granted), config.rate, now);
-        peers.advance.cover(&mut self.pending, config.refill, now);
         // What the central store has, less what it does not know of yet: the replica never has more.
         let known = f64::from(decision.remaining()) + f64::from(peers.advance.tokens(config.refill, now));
         let most = known - signed(self.pending.sum());
@@ -396,6 +393,36 @@ impl Replica {
         if excess >= 1.0 {
             let debit = config.limit.charge("").with_cost(whole(excess));
             self.apply_granted(debit.with_action(Action::Debit { at: None }), now);
+        }
+    }
+
+    fn add_tokens(&mut self, decision: &Decision, config: &LimitConfig, now: Time) {
+        let Some(peers) = self.peers.as_deref_mut() else { return };
+        let granted = if decision.is_allowed() { decision.granted() } else { 0 };
+        peers.advance.add(granted, now);
+        peers.share.spend(-f64::from(granted), config.rate, now);
+        peers.advance.cover(&mut self.pending, config.refill, now);
+    }
+
+    /// Notes that a call may have taken tokens, although its answer was lost.
+    pub(super) fn doubt_tokens(&mut self) {
+        if let Some(peers) = self.peers.as_deref_mut() {
+            peers.advance.in_doubt += 1;
+        }
+    }
+
+    /// Ends such a doubt, and adds the tokens that the call was granted.
+    pub(super) fn resolve_tokens_in_doubt(
+        &mut self,
+        decision: Option<&Decision>,
+        config: &LimitConfig,
+        now: Time,
+    ) {
+        if let Some(peers) = self.peers.as_deref_mut() {
+            peers.advance.in_doubt = peers.advance.in_doubt.saturating_sub(1);
+        }
+        if let Some(decision) = decision {
+            self.add_tokens(decision, config, now);
         }
     }
 

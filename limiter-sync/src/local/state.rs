@@ -293,6 +293,27 @@ impl LocalState {
         }
     }
 
+    /// Notes that a call may have taken tokens, although its answer was lost. It will be repeated.
+    pub(crate) fn doubt_tokens(&mut self) {
+        match self {
+            Self::Replica(replica) => replica.doubt_tokens(),
+            Self::Lease(_) => {}
+        }
+    }
+
+    /// Ends such a doubt, with what the repeated call was answered; `None` if it took no tokens.
+    pub(crate) fn resolve_tokens_in_doubt(
+        &mut self,
+        decision: Option<&Decision>,
+        config: &LimitConfig,
+        now: Time,
+    ) {
+        match self {
+            Self::Replica(replica) => replica.resolve_tokens_in_doubt(decision, config, now),
+            Self::Lease(_) => {}
+        }
+    }
+
     /// Ends an attempt to acquire tokens whose caller has gone away.
     pub(crate) fn stop_acquiring(&mut self, config: &LimitConfig, now: Time) {
         match self {

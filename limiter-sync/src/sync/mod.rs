@@ -6,7 +6,7 @@
 //! - `leases`: acquiring and returning tokens in a round; `acquire`: acquiring them for a caller that waits.
 //! - `clock`: the offset to the central clock; `staleness`: how long the central store has not answered.
 
-mod acquire;
+pub(crate) mod acquire;
 pub(crate) mod batch;
 pub(crate) mod clock;
 mod leases;

@@ -83,7 +83,8 @@ impl<S: Store, C: Clock> Node<S, C> {
                 (CALLS_IN_FLIGHT.start() * MAX_CHARGES / largest.max(1)).min(*CALLS_IN_FLIGHT.end());
             (AtomicUsize::new(queue.len()), senders.max(*CALLS_IN_FLIGHT.start()))
         };
-        if batch_count.load(Ordering::Relaxed) == 0 && leases.is_empty() {
+        let no_tokens_in_doubt = lock(&self.token_calls).is_empty();
+        if batch_count.load(Ordering::Relaxed) == 0 && leases.is_empty() && no_tokens_in_doubt {
             return Ok(());
         }
         self.staleness.called(started_at);
@@ -94,7 +95,7 @@ impl<S: Store, C: Clock> Node<S, C> {
         }
         let (lease_keys, failed) = self.update_leases(leases).await;
         result.keys += lease_keys;
-        failure = failure.or(failed);
+        failure = failure.or(failed).or(self.repeat_token_calls().await);
         let took = self.clock.now().since(started_at);
         self.counters.sync_round(result.keys, took, result.debt, failure.is_some());
         if let Some(observer) = self.observer.get() {
@@ -130,6 +131,10 @@ impl<S: Store, C: Clock> Node<S, C> {
                 for index in part {
                     let location = Location { shard: number, index: *index };
                     let Some((entry, key)) = shard.start_sync(*index) else { continue };
+                    if closing && !entry.has_pending() {
+                        // What other nodes do no longer matters.
+                        continue;
+                    }
                     if let Some(deltas) = KeyDeltas::take(entry, key, location, now) {
                         keys.push(deltas);
                     } else if let Some(update) = LeaseUpdate::start(entry, key, location, closing, now) {
