@@ -23,7 +23,7 @@ pub(crate) fn one_after_the_other(runtime: &Handle) {
     for _ in 0..ATTEMPTS {
         let key = format!("{:032x}", IdempotencyKey::unique().get());
         let end = clock.now() + RUN;
-        let each = 2 * PER_SECOND / PROCESSES;
+        let each = 4 * PER_SECOND / PROCESSES;
         let processes: Vec<_> = (0..PROCESSES)
             .map(|_| {
                 let process = Process::start(end, each, &key, std::slice::from_ref(&url));

@@ -56,9 +56,10 @@ async fn divide(
     panic!("the machine is too slow for {per_second} checks per second");
 }
 
-/// Nodes that start at any time within a second, and ask for twice as much as there is.
+/// Nodes that start at any time within a second, and ask for four times as much as there is: so the demand is enough on
+/// a slow machine, too.
 fn equal(seed: &mut Seed, nodes: u32, per_second: u32) -> Vec<Demand> {
-    let each = 2.0 * f64::from(per_second) / f64::from(nodes);
+    let each = 4.0 * f64::from(per_second) / f64::from(nodes);
     unequal(seed, vec![each; usize::try_from(nodes).expect("few")])
 }
 
@@ -87,9 +88,9 @@ async fn a_hundred_nodes_with_equal_demand_get_equal_parts() {
 async fn nodes_with_little_demand_leave_their_part_to_the_others() {
     let redis = Redis::start(&[]).await;
     let four =
-        divide(&redis, PER_SECOND, 1.15, SETTLED, |seed| unequal(seed, vec![20.0, 60.0, 300.0, 900.0]));
+        divide(&redis, PER_SECOND, 1.15, SETTLED, |seed| unequal(seed, vec![20.0, 60.0, 600.0, 900.0]));
     let ten = divide(&redis, PER_SECOND, 1.15, SETTLED, |seed| {
-        unequal(seed, vec![5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 120.0, 120.0, 180.0, 240.0])
+        unequal(seed, vec![5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 250.0, 250.0, 300.0, 400.0])
     });
     tokio::join!(four, ten);
 }
@@ -100,9 +101,9 @@ async fn a_node_that_joins_or_wakes_up_gets_its_part_within_a_second() {
     let joining = Duration::from_secs(3);
     let at_once = |asked| Demand::starting(Duration::ZERO, asked);
     let demands = |_: &mut Seed| {
-        let joins = Demand::starting(joining, 300.0);
-        let wakes_up = Demand { before: 2.0, change: joining, after: 300.0 };
-        vec![at_once(300.0), at_once(300.0), joins, wakes_up]
+        let joins = Demand::starting(joining, 400.0);
+        let wakes_up = Demand { before: 2.0, change: joining, after: 400.0 };
+        vec![at_once(400.0), at_once(400.0), joins, wakes_up]
     };
     divide(&redis, PER_SECOND, f64::INFINITY, joining + Duration::from_secs(1), demands).await;
 }
