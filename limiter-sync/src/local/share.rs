@@ -37,10 +37,6 @@ pub(super) struct Part {
 
 impl Part {
     pub(super) const WHOLE: Self = Self { open: 1.0, entitled: 1.0 };
-
-    pub(super) fn at_most(self, other: Self) -> Self {
-        Self { open: self.open.min(other.open), entitled: self.entitled.min(other.entitled) }
-    }
 }
 
 /// The share of a node that is not the only one.
@@ -59,10 +55,6 @@ pub(super) struct NodeShare {
 impl NodeShare {
     pub(super) fn new(now: Time) -> Self {
         Self { part: Part::WHOLE, left: 0.0, at: now, answered_until: now, wanted: 0.0 }
-    }
-
-    pub(super) fn part(&self) -> Part {
-        self.part
     }
 
     /// Returns how many tokens this node may spend.
