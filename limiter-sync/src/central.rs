@@ -8,6 +8,7 @@ use crate::config::{ColdKeys, Mode, WhenStale};
 use crate::local::decide::NotLocal;
 use crate::local::replica::Update;
 use crate::local::state::LocalState;
+use crate::local::usage::LateGrants;
 use crate::node::Node;
 use crate::synced::Synced;
 
@@ -165,7 +166,7 @@ impl<S: Store, C: Clock> Node<S, C> {
                     let update = Update {
                         state,
                         sent,
-                        late: 0,
+                        late: LateGrants::default(),
                         collected_at: now,
                         comparable,
                         usage: None,

@@ -57,10 +57,6 @@ impl NodeShare {
         Self { part: Part::WHOLE, left: 0.0, at: now, answered_until: now, wanted: 0.0 }
     }
 
-    pub(super) fn part(&self) -> Part {
-        self.part
-    }
-
     /// Returns how many tokens this node may spend.
     #[inline]
     pub(super) fn budget(&self, rate: TokenRate, now: Time) -> f64 {

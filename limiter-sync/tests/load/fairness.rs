@@ -3,14 +3,13 @@
 
 use std::ops::Range;
 
-use super::{PER_SECOND, Slots};
+use super::{PER_SECOND, SLOT, Slots};
 
-/// The length of a judged window in slots: 5 s.
+/// The length of a judged window in seconds, and in slots.
+const SECONDS: f64 = 5.0;
 const WINDOW: u64 = 5 * PER_SECOND;
-/// The parts of a window in which a node has to ask for enough each: half seconds.
-const PART: u64 = PER_SECOND / 2;
-/// How many times its fair part a node asks for if it would use more than that.
-const ENOUGH: f64 = 1.25;
+/// How much of the limit has to pass in a window at least.
+const NEARLY_ALL: f64 = 0.92;
 /// The least that a node gets of its fair part.
 const LEAST: f64 = 0.85;
 
@@ -26,20 +25,21 @@ pub(crate) struct Division {
 
 impl Division {
     /// Judges all windows of 5 s in a range of slots. Panics if a node got too little or too much in one of them.
-    /// Returns whether most windows could be judged, and there were any. The others say nothing, because the machine
-    /// was slow: a node did not get to ask for clearly more than its part all the time, although it was to.
+    /// Returns whether most windows could be judged, and there were any. The others say nothing about the division: a
+    /// node did not get to ask for its part all the time, or less than the limit passed because rounds were late.
     pub(crate) fn judge(&self, nodes: &[Slots], slots: Range<u64>) -> bool {
         let (mut windows, mut judged) = (0, 0);
         for start in slots.start..=slots.end.saturating_sub(WINDOW) {
             windows += 1;
             let window = start..start + WINDOW;
-            if !self.has_demand(nodes, &window) {
+            let granted: Vec<f64> = nodes.iter().map(|node| node.granted(window.clone()).into()).collect();
+            let total = self.per_second * SECONDS;
+            if !self.has_demand(nodes, &window) || granted.iter().sum::<f64>() < total * NEARLY_ALL {
                 continue;
             }
             judged += 1;
             let asked: Vec<_> = nodes.iter().map(|node| node.offered(window.clone()).into()).collect();
-            let fair = fair_parts(&asked, self.per_second * seconds(WINDOW));
-            let granted: Vec<f64> = nodes.iter().map(|node| node.granted(window.clone()).into()).collect();
+            let fair = fair_parts(&asked, total);
             for (fair, granted_one) in fair.iter().zip(&granted) {
                 // A token that passes right before or after the window is missing in it, or too many.
                 assert!(
@@ -51,15 +51,11 @@ impl Division {
         judged * 2 > windows
     }
 
-    /// Returns whether every node that is to use more than its fair part asked for clearly more, all the time.
+    /// Returns whether every node that is to use more than its fair part could use that.
     fn has_demand(&self, nodes: &[Slots], window: &Range<u64>) -> bool {
-        let fair = fair_parts(&self.asked, self.per_second * seconds(PART));
-        let per_part = |asked: f64| asked * seconds(PART);
-        let hungry = |node: usize| per_part(self.asked[node]) > fair[node];
-        let enough =
-            |node: usize, start| f64::from(nodes[node].offered(start..start + PART)) >= fair[node] * ENOUGH;
-        let mut starts = (window.start..window.end).step_by(usize::try_from(PART).expect("small"));
-        starts.all(|start| (0..nodes.len()).filter(|node| hungry(*node)).all(|node| enough(node, start)))
+        let fair = fair_parts(&self.asked, self.per_second);
+        let mut hungry = (0..nodes.len()).filter(|node| self.asked[*node] > fair[*node]);
+        hungry.all(|node| nodes[node].can_use(window.clone(), fair[node] * SLOT.as_secs_f64()))
     }
 }
 
@@ -73,8 +69,4 @@ fn fair_parts(asked: &[f64], total: f64) -> Vec<f64> {
         left -= parts[*index];
     }
     parts
-}
-
-fn seconds(slots: u64) -> f64 {
-    f64::from(u32::try_from(slots).expect("few")) / f64::from(u32::try_from(PER_SECOND).expect("few"))
 }

@@ -16,6 +16,8 @@ use tollgate_core::{Clock, Limit, SystemClock, Time, Timer};
 pub(crate) const SLOT: Duration = Duration::from_millis(100);
 /// The number of slots in a second.
 pub(crate) const PER_SECOND: u64 = 10;
+/// How much of a node's part has to be usable in the slots that are judged.
+const NEARLY_ALL: f64 = 0.95;
 /// The pause between two visits of a caller.
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -46,6 +48,14 @@ impl Slots {
 
     pub(crate) fn offered(&self, slots: Range<u64>) -> u32 {
         self.sum(slots, |slot| slot.offered)
+    }
+
+    /// Returns whether nearly all of a part, so much per slot, could be used: in a slot in which its callers did not get
+    /// to ask for it, because the machine was slow, nothing can make up for that.
+    pub(crate) fn can_use(&self, slots: Range<u64>, part: f64) -> bool {
+        let all = f64::from(u32::try_from(slots.end - slots.start).expect("few")) * part;
+        let offered = self.by_number.range(slots).map(|(_, slot)| f64::from(slot.offered).min(part));
+        offered.sum::<f64>() >= all * NEARLY_ALL
     }
 
     pub(crate) fn granted(&self, slots: Range<u64>) -> u32 {

@@ -12,7 +12,7 @@ use tollgate_core::{Clock, IdempotencyKey, SystemClock, Timer};
 use tollgate_testkit::Redis;
 
 use crate::fleet::{BURST, LIMITS, NODES, PER_SECOND, Process, Report};
-use crate::load::{PER_SECOND as SECOND, Slots, slot};
+use crate::load::{PER_SECOND as SECOND, SLOT, Slots, slot};
 
 /// How long the outages last.
 const SPANS: [Duration; 3] = [Duration::from_millis(1_500), Duration::from_secs(10), Duration::from_secs(30)];
@@ -194,11 +194,10 @@ impl Outcome<'_> {
         true
     }
 
-    /// Returns whether the nodes asked for nearly all of their parts: in each slot, only so much counts.
+    /// Returns whether every node could use its part.
     fn has_demand(&self, slots: &Range<u64>) -> bool {
-        let part = of_limit(&(0..1)) / NODES;
-        let usable = |slot| self.nodes().map(move |node| node.offered(slot..slot + 1).min(part)).sum::<u32>();
-        slots.clone().map(usable).sum::<u32>() * 100 >= of_limit(slots) * 95
+        let part = f64::from(PER_SECOND / NODES) * SLOT.as_secs_f64();
+        self.nodes().all(|node| node.can_use(slots.clone(), part))
     }
 
     fn nodes(&self) -> impl Iterator<Item = &Slots> {

@@ -14,7 +14,7 @@ use crate::load::{Demand, slot};
 
 /// How much a fleet may pass in a second.
 const PER_SECOND: u32 = 400;
-/// How often a fleet is started until the machine is fast enough for its demand.
+/// How often a fleet is started until the whole limit passes, which takes a machine that is fast enough.
 const ATTEMPTS: u64 = 10;
 /// When a fleet divides the limit as it should: a second after the last start. And what is judged from then on.
 const SETTLED: Duration = Duration::from_secs(2);
@@ -53,7 +53,7 @@ async fn divide(
             return;
         }
     }
-    panic!("the machine is too slow for {per_second} checks per second");
+    panic!("less than {per_second} per second pass, or the machine is too slow for the demand");
 }
 
 /// Nodes that start at any time within a second, and ask for four times as much as there is: so the demand is enough on

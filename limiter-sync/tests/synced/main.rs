@@ -9,6 +9,7 @@ mod convergence;
 mod delivery;
 mod fleet;
 mod leases;
+mod outages;
 mod share;
 mod single_node;
 mod staleness;
