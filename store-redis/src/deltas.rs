@@ -36,18 +36,18 @@ pub(crate) async fn apply(
     request: Request<'_>,
     now: Time,
 ) -> Result<Vec<Export>, StoreError> {
-    let charges = request.charges();
+    let (charges, run) = (request.charges(), Run::new(request, 1));
     let deadline = inner.deadline();
     if let Some(call) = bucket_call(request, &inner.names, &inner.timing, now) {
-        let reply = inner.topology.run(place, &call, deadline).await?;
+        let reply = inner.run(place, &call, &[run], deadline).await?;
         // Nil: an instant is out of range for that script, and nothing was applied.
         if !matches!(reply.value(), Value::Nil) {
             let states = bucket_states(charges, has_duplicates(&call.keys), reply.bytes()?);
             return states.ok_or_else(|| error::unexpected_reply(reply.server()));
         }
     }
-    let call = decide::deltas_call(&Run::new(request, 1), &inner.names, &inner.timing, now)?;
-    let reply = inner.topology.run(place, &call, deadline).await?;
+    let call = decide::deltas_call(&run, &inner.names, &inner.timing, now)?;
+    let reply = inner.run(place, &call, &[run], deadline).await?;
     let states = states(charges, reply.value()).ok_or_else(|| error::unexpected_reply(reply.server()))??;
     let mut exports = Vec::with_capacity(charges.len());
     for (charge, state) in charges.iter().zip(states) {

@@ -73,7 +73,8 @@
 //! - `config`, `url`: configuration and URL forms; `store`: the [`Store`](tollgate_core::store::Store) implementation;
 //!   `stats`: counters
 //! - `decide`: encodes requests for `decide.lua` and decodes its replies; `bucket_takes`: the same for plain takes from
-//!   buckets, which have faster scripts; `deltas`: applies deltas and exports the states in one call
+//!   buckets, which have faster scripts; `deltas`: applies deltas and exports the states in one call;
+//!   `forget`: deletes their idempotency records
 //! - `places`: requests across several servers or slots; `snapshot`: export
 //! - `topology`: routes calls to servers and retries them; `server`, `connection`: shared connections; `eviction`:
 //!   whether a server may evict keys; `error`: failures
@@ -88,6 +89,7 @@ mod deltas;
 mod error;
 mod eviction;
 mod flow_value;
+mod forget;
 mod key;
 mod places;
 mod reader;

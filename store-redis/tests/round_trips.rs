@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate_core::store::{Run, Store};
-use tollgate_core::{Action, Charge, IdempotencyKey, Limit, Request, Time, Verdict};
+use tollgate_core::{Action, Charge, IdempotencyKey, Key, Limit, Request, Time, Verdict};
 use tollgate_store_redis::RedisStore;
 use tollgate_testkit::Redis;
 
@@ -217,6 +217,27 @@ async fn a_batch_of_deltas_is_one_call_and_so_is_its_repetition() {
         assert_eq!(fixture.store.apply_deltas(peek, NOW).await.expect("states").len(), charges.len());
         assert_no_writes(&fixture.commands().await, 1);
     }
+}
+
+#[tokio::test]
+async fn hundreds_of_deltas_are_forgotten_by_one_command() {
+    let fixture = Fixture::start().await;
+    let (limit, entities) = (bucket(), (0..300).map(|entity| format!("user:{entity}")));
+    let deltas: Vec<_> = entities.map(|entity| (entity, IdempotencyKey::unique())).collect();
+    for (entity, key) in &deltas {
+        let charges = [limit.charge(entity).with_action(Action::Debit { at: None })];
+        let request = Request::new(&charges).with_idempotency_key(*key);
+        fixture.store.apply_deltas(request, NOW).await.expect("states");
+    }
+    fixture.commands().await;
+    let deltas: Vec<_> = deltas.iter().map(|(entity, key)| (Key::from(entity), *key)).collect();
+    fixture.store.forget_idempotency_keys(&deltas).await;
+    fixture.store.forget_idempotency_keys(&[]).await;
+    assert_eq!(fixture.commands().await, BTreeMap::from([("unlink".to_owned(), 1)]));
+    assert_eq!(fixture.store.stats().deletions, 1);
+    let left = fixture.redis.call(&["KEYS", "*"]).await.texts();
+    assert_eq!(left.len(), deltas.len(), "one state for each entity, and no record: {left:?}");
+    assert!(left.iter().all(|name| name.contains(limit.name())), "{left:?}");
 }
 
 #[tokio::test]
