@@ -21,7 +21,7 @@ use crate::{decide, error};
 pub(crate) type Decided<T> = Option<Result<T, StoreError>>;
 
 /// In a reply: the general script has to decide.
-const GENERAL: i64 = -1;
+pub(crate) const GENERAL: i64 = -1;
 
 pub(crate) fn has_duplicates(keys: &[Vec<u8>]) -> bool {
     let mut seen = HashSet::with_capacity(keys.len());
@@ -210,7 +210,7 @@ fn time_and_value(reply: &Value) -> Option<(Time, &[u8])> {
 }
 
 /// Reads a time in microseconds and nanoseconds.
-fn read_time(reader: &mut Reader<'_>) -> Option<Time> {
+pub(crate) fn read_time(reader: &mut Reader<'_>) -> Option<Time> {
     let (micros, nanos) = (flow_value::whole(*reader.array()?)?, flow_value::whole(*reader.array()?)?);
     Some(time(micros, nanos))
 }
