@@ -16,8 +16,8 @@ pub(crate) struct KeyHash {
     /// Selects the shard and the first cache line to probe.
     pub(crate) position: u64,
     /// Identifies the key in its slot. The lowest 16 bits are not hash bits: they are the digest of the limit's
-    /// parameters, or the number of its period, which is never zero. One comparison of tags therefore also finds out whether the state was written
-    /// under the same parameters.
+    /// parameters, or the number of its period, which is never zero. One comparison of tags therefore also finds out
+    /// whether the state was written under the same parameters.
     pub(crate) tag: u64,
 }
 

@@ -155,8 +155,8 @@ impl MemoryStore {
         self.charge_in(self.tats(), charge, hash, now)
     }
 
-    /// Decides one charge on windows: the hot path. A function of its own, like [`charge_state`](Self::charge_state), so
-    /// that the hot path of TATs is small.
+    /// Decides one charge on windows: the hot path. A function of its own, like [`charge_state`](Self::charge_state),
+    /// so that the hot path of TATs is small.
     #[inline(never)]
     fn charge_windows(&self, limit: WindowLimit<'_>, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
         let windows = self.windows();
@@ -173,8 +173,8 @@ impl MemoryStore {
         self.charge_windows_slow(charge, hash, now)
     }
 
-    /// Decides any charge on windows, where the hot path could not: not an allowed plain take, no slot, a contended slot,
-    /// or no window under way.
+    /// Decides any charge on windows, where the hot path could not: not an allowed plain take, no slot, a contended
+    /// slot, or no window under way.
     #[inline(never)]
     fn charge_windows_slow(&self, charge: &Charge<'_>, hash: KeyHash, now: Time) -> Decision {
         self.charge_in(self.windows(), charge, hash, now)

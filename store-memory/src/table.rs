@@ -1,18 +1,19 @@
 //! The lock-free table: one slot per key, as many slots per cache line as fit.
 //!
-//! A slot has a tag, which identifies the key, and a word, which every update exchanges; slots of windows also have a cold
-//! word, which changes only while the slot is locked. What they mean is a [`Form`]: a theoretical arrival time is a word
-//! (`tat`), windows are a word and a cold one (`windows`). A slot whose state has expired is equivalent to no slot, so
-//! another key may take it over. No sweep is needed, and the number of keys is bounded by construction.
+//! A slot has a tag, which identifies the key, and a word, which every update exchanges; slots of windows also have a
+//! cold word, which changes only while the slot is locked. What they mean is a [`Form`]: a theoretical arrival time is
+//! a word (`tat`), windows are a word and a cold one (`windows`). A slot whose state has expired is equivalent to no
+//! slot, so another key may take it over. No sweep is needed, and the number of keys is bounded by construction.
 //!
 //! # Correctness
 //!
 //! - **A short update** reads the slot and exchanges the word for its successor. Only some bits may change so
-//!   ([`Form::UNLOCKED`]), and each form says why it does not matter if others have changed in between. The exchange must
-//!   fail if another key has taken over the slot, which requires that the words differ; each form says why they do.
+//!   ([`Form::UNLOCKED`]), and each form says why it does not matter if others have changed in between. The exchange
+//!   must fail if another key has taken over the slot, which requires that the words differ; each form says why they
+//!   do.
 //! - **Any other update**, and a takeover, sets the lock bit of the word, compares the slot with what it has read,
-//!   changes everything else, and then writes the new word. A thread that reads the new word afterwards sees the rest as
-//!   well; a thread that has read the old word fails to exchange it, or finds something else beside it.
+//!   changes everything else, and then writes the new word. A thread that reads the new word afterwards sees the rest
+//!   as well; a thread that has read the old word fails to exchange it, or finds something else beside it.
 //! - **Torn reads**: a thread that reads what was written under a lock also sees that the word was locked, or what the
 //!   word is now. So a word that is still the same shows that the slot was like this at some time in between.
 //! - **A limit whose parameters change** finds the slot of its key under another tag, because the lowest bits of a
