@@ -85,6 +85,8 @@ pub(crate) struct Records {
     pub(crate) demand_window: u64,
     /// What nodes granted. `None` unless the limit refills continuously: the others keep counts by window themselves.
     pub(crate) usage: Option<Limit>,
+    /// The unit of that record in tokens.
+    pub(crate) usage_unit: u64,
 }
 
 impl Records {
@@ -103,8 +105,12 @@ impl Records {
             let name = format!("{} {} {what} {}ms", limit.name(), limit.kind().name(), window.as_millis());
             Limit::per(Limit::MAX_COUNT, window).sliding_window().build(&name).ok()
         };
-        let usage = if refill.is_continuous() { Some(record("usage", usage::WINDOW)?) } else { None };
-        Some(Self { demand: record("demand", window)?, demand_window: nanos(window), usage })
+        let usage_unit = usage::unit(limit);
+        let usage = match refill {
+            Refill::Continuous { .. } => Some(record(&format!("usage {usage_unit}"), usage::WINDOW)?),
+            Refill::Windows { .. } | Refill::Interval { .. } => None,
+        };
+        Some(Self { demand: record("demand", window)?, demand_window: nanos(window), usage, usage_unit })
     }
 }
 
@@ -138,6 +144,11 @@ impl LimitConfig {
             records: Records::of(limit, refill, policy.interval),
             limit: limit.clone(),
         })
+    }
+
+    /// Returns the unit of the usage record in tokens, if there is such a record.
+    pub(crate) fn usage_unit(&self) -> Option<u64> {
+        self.records.as_ref().and_then(|records| records.usage.as_ref().map(|_| records.usage_unit))
     }
 
     /// Returns the coarse time of an instant.

@@ -1,13 +1,12 @@
 //! What a replica keeps if other nodes use its key, too: this node's share, and what is needed to compute it.
 
-use tollgate_core::Time;
-use tollgate_core::store::Windows;
+use tollgate_core::{Limit, Time};
 
 use super::advance::Advance;
 use super::demand::{Demand, DemandReport};
 use super::pending::PendingDeltas;
-use super::share::{NodeShare, Part, narrow};
-use super::usage::{self, LastAnswer};
+use super::share::{NodeShare, Part, nanos, narrow};
+use super::usage::{self, LastAnswer, LateGrants, Usage};
 use crate::config::LimitConfig;
 
 /// The weight of the rounds before this one.
@@ -23,8 +22,10 @@ const MARGIN: f64 = 1.25;
 const SLACK: f64 = 1.0 / 64.0;
 /// Tokens are scarce if less than this part of the capacity is left.
 const SCARCE: f64 = 1.0 / 8.0;
-/// After how many intervals pending deltas are late: the central store did not answer.
+/// After how many intervals pending deltas are late: the central store did not answer. At least so many nanoseconds:
+/// with short intervals, it is the calls that take the time.
 const LATE_AFTER: u64 = 4;
+const MIN_LATE_AFTER: u64 = 250_000_000;
 /// How long a node keeps its part after an outage, in intervals: other nodes are back about then.
 const RECOVERY: u64 = 10;
 const MIN_RECOVERY: u64 = 1_000_000_000;
@@ -42,15 +43,26 @@ pub(super) struct Peers {
     alone: bool,
     /// When they last spent something, as far as is known.
     shared_at: Time,
-    /// When the first of the pending takes was granted.
+    /// When the first of the pending deltas was granted.
     pending_since: Time,
     /// What was known at the last round whose deltas were not late; `None` before the first.
     last: Option<LastAnswer>,
-    recovering_until: Time,
+    recovery: Recovery,
     /// What was debited and is to be added to the usage record.
     unreported: u64,
-    /// What is debited to repay late deltas, which the usage record contains already.
-    repaid: u64,
+    /// What the next round debits to repay late grants, which the usage record contains already.
+    owed: LateGrants,
+}
+
+/// The time after an outage until the other nodes are back, too.
+#[derive(Clone, Copy, Debug)]
+struct Recovery {
+    until: Time,
+    /// This node's part until then: what it spent of what all nodes spent before.
+    part: f64,
+    /// The most of the balance that it shares in until then: as it was before. What has become free since belongs to
+    /// the others, too.
+    balance: f64,
 }
 
 /// What a sync round reports about a key, in tokens.
@@ -69,20 +81,20 @@ pub(super) struct Round {
 impl Peers {
     /// Creates the state of a node that learns of others. The pending deltas are not older than `pending_since`, and the
     /// usage record does not contain the deltas of `sent` tokens before them.
-    pub(super) fn new(pending_since: Time, sent: u32, now: Time) -> Self {
+    pub(super) fn new(pending_since: Time, sent: u64, now: Time) -> Self {
         Self {
             share: NodeShare::new(now),
             demand: Demand::new(pending_since),
             advance: Advance::default(),
-            unreported: sent.into(),
+            unreported: sent,
             own: 0.0,
             others: 0.0,
             alone: false,
             shared_at: Time::EPOCH,
             pending_since,
             last: None,
-            recovering_until: Time::EPOCH,
-            repaid: 0,
+            recovery: Recovery { until: Time::EPOCH, part: 1.0, balance: 0.0 },
+            owed: LateGrants::default(),
         }
     }
 
@@ -95,17 +107,35 @@ impl Peers {
     /// Returns whether nothing of this is needed any more: the other nodes have spent nothing for so long that the usage
     /// record does not contain it.
     pub(super) fn is_unused(&self, now: Time) -> bool {
-        self.alone && self.advance.is_unused() && now.since(self.shared_at) > usage::WINDOW
+        self.alone
+            && self.owed.amount == 0
+            && self.advance.is_unused()
+            && now.since(self.shared_at) > usage::WINDOW
     }
 
     /// Spends from the share. `pending` are the deltas before this one.
     #[inline]
     pub(super) fn spend(&mut self, amount: f64, pending: &PendingDeltas, config: &LimitConfig, now: Time) {
-        if !pending.has_takes() {
+        if pending.is_empty() {
             self.pending_since = now;
         }
         self.demand.count(amount.max(0.0));
         self.share.spend(amount, config.rate, now);
+    }
+
+    /// Returns how much this node may spend: its share, and the tokens that it has taken in advance.
+    #[inline]
+    pub(super) fn budget(&mut self, config: &LimitConfig, now: Time) -> f64 {
+        self.share.budget(config.rate, now) + f64::from(self.advance.tokens(config.refill, now))
+    }
+
+    /// Covers pending takes by tokens taken in advance, instead of by the share.
+    #[inline]
+    pub(super) fn cover(&mut self, pending: &mut PendingDeltas, config: &LimitConfig, now: Time) {
+        let covered = self.advance.cover(pending, config.refill, now);
+        if covered > 0 {
+            self.share.spend(-f64::from(covered), config.rate, now);
+        }
     }
 
     /// Returns whether a sync round is useful because of callers that were denied.
@@ -122,10 +152,34 @@ impl Peers {
         window.is_some_and(|window| self.demand.is_unmet(config.rate, now, window))
     }
 
-    /// Returns whether pending takes have waited unusually long.
+    /// Returns whether pending deltas have waited unusually long.
     pub(super) fn is_late(&self, pending: &PendingDeltas, config: &LimitConfig, now: Time) -> bool {
         let waited = now.nanos().saturating_sub(self.pending_since.nanos());
-        config.refill.is_continuous() && pending.has_takes() && waited > late_after(config)
+        config.refill.is_continuous() && !pending.is_empty() && waited > late_after(config)
+    }
+
+    /// Returns whether late grants can be compared with what was refilled meanwhile: this node knows what the usage
+    /// record was before them.
+    pub(super) fn has_late(&self, pending: &PendingDeltas, config: &LimitConfig, now: Time) -> bool {
+        let known = self.last.is_some_and(|last| self.pending_since.since(last.at) < usage::WINDOW);
+        known && self.is_late(pending, config, now)
+    }
+
+    /// Takes the pending grants that are late, if they can be compared. What is owed of earlier ones becomes a pending
+    /// debit; returns it, too.
+    pub(super) fn take_late(
+        &mut self,
+        pending: &mut PendingDeltas,
+        config: &LimitConfig,
+        now: Time,
+    ) -> (LateGrants, u64) {
+        let (since, late) = (self.pending_since, self.has_late(pending, config, now));
+        let amount = if late { pending.take_debits(config.refill) } else { 0 };
+        let owed = std::mem::take(&mut self.owed);
+        if owed.amount > 0 {
+            pending.debit(config.refill, owed.amount, owed.since);
+        }
+        (LateGrants { amount, since }, owed.amount)
     }
 
     /// Returns whether the central store may be asked for tokens because the share is used up. Not while nodes are
@@ -133,32 +187,20 @@ impl Peers {
     pub(super) fn may_ask(&self, pending: &PendingDeltas, config: &LimitConfig, now: Time) -> bool {
         !config.ask_within.is_zero()
             && self.demand.fair(now).is_none()
-            && now >= self.recovering_until
+            && !self.is_recovering(now)
             && self.advance.is_possible(now)
             && !self.is_late(pending, config, now)
     }
 
-    /// Returns what a round adds to the usage record. `sent` is the sum of its deltas, `late` that of
-    /// late takes.
-    pub(super) fn take_usage(&mut self, sent: i64, late: u64) -> u64 {
+    /// Returns what a round adds to the usage record, in its `unit`. `sent` is the sum of its deltas, of which `owed` is
+    /// in the record already, `late` that of late grants.
+    pub(super) fn take_usage(&mut self, sent: i64, owed: u64, late: u64, unit: u64) -> u64 {
         let sent = u64::try_from(sent).unwrap_or(0).saturating_add(late);
-        let more = self.advance.take_spent() + std::mem::take(&mut self.unreported);
-        sent.saturating_add(more).saturating_sub(std::mem::take(&mut self.repaid))
-    }
-
-    /// Notes that so much is debited for late deltas.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "not negative, and saturating"
-    )]
-    pub(super) fn repay(&mut self, tokens: f64) {
-        self.repaid = self.repaid.saturating_add(tokens as u64);
-    }
-
-    /// Returns whether the central store has answered for this key, with its usage record.
-    pub(super) fn was_answered(&self) -> bool {
-        self.last.is_some()
+        let more = self.advance.take_spent().saturating_add(std::mem::take(&mut self.unreported));
+        let granted = sent.saturating_add(more).saturating_sub(owed);
+        let units = (granted / unit).min(Limit::MAX_COUNT.into());
+        self.unreported = granted - units * unit;
+        units
     }
 
     /// Returns the demand report of a sync round, if there is one to make.
@@ -178,30 +220,43 @@ impl Peers {
     /// its part, and spends nothing of what has become free in the meantime.
     pub(super) fn recover(&mut self, config: &LimitConfig, now: Time) {
         let span = config.interval.saturating_mul(RECOVERY).max(MIN_RECOVERY);
-        self.recovering_until = Time::from_nanos(now.nanos().saturating_add(span));
+        if !self.is_recovering(now) {
+            self.recovery.part = self.used();
+            self.recovery.balance = self.last.map_or(0.0, |last| last.balance.max(0.0));
+        }
+        self.recovery.until = Time::from_nanos(now.nanos().saturating_add(span));
     }
 
-    /// Returns how much of late deltas of `amount` has to be repaid: what the central `balance` has beyond what can be
-    /// left after the outage. `local` is the balance by what this node alone granted.
-    pub(super) fn excess(
-        &self,
-        amount: f64,
+    fn is_recovering(&self, now: Time) -> bool {
+        now < self.recovery.until
+    }
+
+    /// Notes what has to be repaid of late grants, and returns it.
+    pub(super) fn settle(
+        &mut self,
+        late: LateGrants,
         balance: f64,
-        local: f64,
-        usage: Option<Windows>,
+        usage: Option<Usage>,
         config: &LimitConfig,
         now: Time,
-    ) -> f64 {
-        let paid = match (&self.last, usage) {
-            (Some(last), Some(usage)) => last.overflow(amount, balance, usage, config.rate, now),
-            _ => 0.0,
+    ) -> u64 {
+        let owed = match (&self.last, usage) {
+            (Some(last), Some(usage)) => whole(last.owed(late, balance, usage, config.rate, now)),
+            _ => late.amount,
         };
-        (amount - paid).max(balance - local).clamp(0.0, amount)
+        self.owed = LateGrants { amount: self.owed.amount.saturating_add(owed), since: now };
+        owed
+    }
+
+    /// Returns what is owed of late grants, and not debited yet.
+    pub(super) fn owed(&self) -> u64 {
+        self.owed.amount
     }
 
     /// Keeps what is known now for the next outage.
-    pub(super) fn answered(&mut self, balance: f64, usage: Windows, now: Time) {
-        self.last = Some(LastAnswer { at: now, balance, usage });
+    pub(super) fn answered(&mut self, balance: f64, usage: Usage, config: &LimitConfig, now: Time) {
+        let others = f64::from(self.others) * (1.0 - DECAY) / nanos(config.interval);
+        self.last = Some(LastAnswer { at: now, balance, usage: usage.record, others });
     }
 
     /// Learns from a sync round.
@@ -211,16 +266,15 @@ impl Peers {
             self.own = narrow(f64::from(self.own) * DECAY + own);
             self.others = narrow(f64::from(self.others) * DECAY + others);
         }
-        let recovering = now < self.recovering_until;
         self.alone = self.others <= self.own * NEGLIGIBLE && self.demand.fair(now).is_none();
         if !self.alone {
             self.shared_at = now;
         }
         let mut part = self.part(now);
         let mut balance = remaining + pending;
-        if recovering {
-            part = part.at_most(self.share.part());
-            balance = balance.min(self.last.map_or(0.0, |last| last.balance.max(0.0)));
+        if self.is_recovering(now) {
+            part = Part { open: self.recovery.part, entitled: self.recovery.part };
+            balance = balance.min(self.recovery.balance);
         }
         if !self.is_hungry(config, now) {
             self.share.stop_saving();
@@ -231,16 +285,101 @@ impl Peers {
 
     /// Returns this node's part: the fair one if tokens do not suffice, and else what it spent of what all nodes spent.
     fn part(&self, now: Time) -> Part {
-        let (own, others) = (f64::from(self.own), f64::from(self.others));
-        let used = if own + others > 0.0 { own / (own + others) } else { 0.0 };
-        let used = (used + MIN_PART).min(1.0);
+        let used = self.used();
         match self.demand.fair(now) {
             Some(fair) => Part { open: (fair * (1.0 + SLACK)).min(1.0), entitled: fair.min(used * MARGIN) },
             None => Part { open: used, entitled: used },
         }
     }
+
+    /// Returns what this node spent of what all nodes spent lately.
+    fn used(&self) -> f64 {
+        let (own, others) = (f64::from(self.own), f64::from(self.others));
+        let used = if own + others > 0.0 { own / (own + others) } else { 0.0 };
+        (used + MIN_PART).min(1.0)
+    }
 }
 
 fn late_after(config: &LimitConfig) -> u64 {
-    config.interval.saturating_mul(LATE_AFTER)
+    config.interval.saturating_mul(LATE_AFTER).max(MIN_LATE_AFTER)
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and saturating")]
+fn whole(tokens: f64) -> u64 {
+    tokens as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tollgate_core::store::Windows;
+
+    use super::*;
+    use crate::config::{LimitConfigs, Policies};
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(1_000_000_000_000 + millis * 1_000_000)
+    }
+
+    /// 100 per second, synchronized every 100 ms.
+    fn config() -> Arc<LimitConfig> {
+        let limit = Limit::per_second(100).build("api").expect("valid");
+        LimitConfigs::new(Policies::default()).of(&limit).expect("a bucket")
+    }
+
+    fn spend(peers: &mut Peers, pending: &mut PendingDeltas, amount: u32, now: Time) {
+        peers.spend(amount.into(), pending, &config(), now);
+        pending.take(config().refill, amount, now);
+    }
+
+    #[test]
+    fn grants_are_late_after_four_intervals() {
+        let (mut peers, mut pending) = (Peers::new(at(0), 0, at(0)), PendingDeltas::default());
+        assert!(!peers.is_late(&pending, &config(), at(9_000)), "there are none");
+        spend(&mut peers, &mut pending, 3, at(1_000));
+        spend(&mut peers, &mut pending, 2, at(1_300));
+        assert!(
+            !peers.is_late(&pending, &config(), at(1_400)) && peers.is_late(&pending, &config(), at(1_401))
+        );
+        // Without a usage record before them, they are debited as they are.
+        assert_eq!(peers.take_late(&mut pending, &config(), at(2_000)).0.amount, 0);
+        let record =
+            Windows { sliding: true, start: at(0), period: 600_000_000_000, previous: 0, current: 0 };
+        peers.answered(90.0, Usage { record, unit: 1 }, &config(), at(900));
+        let (late, _) = peers.take_late(&mut pending, &config(), at(2_000));
+        assert_eq!((late, pending.is_empty()), (LateGrants { amount: 5, since: at(1_000) }, true));
+    }
+
+    #[test]
+    fn usage_is_reported_once_and_in_units() {
+        let mut peers = Peers::new(at(0), 7, at(0));
+        assert_eq!(peers.take_usage(10, 0, 6, 1), 7 + 10 + 6, "what was sent before is added once");
+        assert_eq!(peers.take_usage(25, 20, 0, 1), 5, "what is owed was reported when it was late");
+        assert_eq!(peers.take_usage(-3, 0, 0, 1), 0);
+        assert_eq!(
+            (peers.take_usage(15, 0, 0, 10), peers.take_usage(15, 0, 0, 10)),
+            (1, 2),
+            "the rest is kept"
+        );
+    }
+
+    #[test]
+    fn a_node_keeps_its_part_until_the_others_are_back() {
+        let mut peers = Peers::new(at(0), 0, at(0));
+        let round = |own, others| Round { own, others, pending: 0.0, remaining: 50.0 };
+        peers.learn(round(30.0, 70.0), &config(), at(0));
+        peers.recover(&config(), at(10_000));
+        // Nobody else is back yet.
+        for step in 0..9 {
+            peers.learn(round(50.0, 0.0), &config(), at(10_000 + 100 * step));
+        }
+        let refilled = |peers: &Peers| {
+            let budget = |now| peers.share.budget(config().rate, now);
+            budget(at(11_100)) - budget(at(11_000))
+        };
+        assert!((2.9..3.2).contains(&refilled(&peers)), "{}: three tenths of ten", refilled(&peers));
+        peers.learn(round(50.0, 0.0), &config(), at(11_000));
+        assert!(refilled(&peers) > 9.0, "{}: all of it", refilled(&peers));
+    }
 }

@@ -136,15 +136,21 @@ impl PendingDeltas {
         }
     }
 
-    /// Returns whether there are takes that further takes are added to.
-    #[inline]
-    pub(crate) fn has_takes(&self) -> bool {
-        self.taken > 0
+    /// Adds a debit before the latest takes, which stay apart from it.
+    pub(crate) fn debit(&mut self, refill: Refill, amount: u64, at: Time) {
+        self.push(refill, Delta::debit(amount, at));
     }
 
-    /// Removes the latest takes, and returns their sum.
-    pub(crate) fn take_takes(&mut self) -> u64 {
-        std::mem::take(&mut self.taken)
+    /// Removes all debits, and returns their sum less the refunds that counted locally. What remains are refunds that
+    /// may count for other nodes.
+    pub(crate) fn take_debits(&mut self, refill: Refill) -> u64 {
+        self.close(refill);
+        let Some(earlier) = &mut self.earlier else { return 0 };
+        compact(refill, earlier);
+        let debited = earlier.iter().filter(|delta| !delta.is_refund());
+        let debited = debited.fold(0, |sum: u64, delta| sum.saturating_add(delta.amount));
+        earlier.retain(Delta::is_refund);
+        debited
     }
 
     /// Returns the sum of the latest takes.
@@ -305,6 +311,32 @@ mod tests {
         }
         assert_eq!(only_refunds.sum(), -20, "another node may have debited it");
         assert_eq!(only_refunds.deltas().next().map(|delta| delta.at()), Some(at(120)));
+    }
+
+    #[test]
+    fn debits_are_taken_without_the_refunds_of_them() {
+        let bucket = Refill::Continuous { token: SECOND };
+        let refund = Action::Refund { at: Some(at(3)) };
+        let mut pending = PendingDeltas::default();
+        pending.take(bucket, 5, at(0));
+        pending.record(bucket, 2, 2, refund);
+        // One of these counted, the other two had been refilled here already.
+        pending.record(bucket, 3, 1, refund);
+        pending.take(bucket, 4, at(4));
+        pending.debit(bucket, 10, at(4));
+        assert_eq!(pending.take_debits(bucket), 5 - 2 - 1 + 4 + 10);
+        assert_eq!(listed(&pending), [(2, refund)]);
+        assert_eq!(pending.take_debits(bucket), 0);
+    }
+
+    #[test]
+    fn a_debit_does_not_end_the_latest_takes() {
+        let bucket = Refill::Continuous { token: SECOND };
+        let mut pending = PendingDeltas::default();
+        pending.take(bucket, 5, at(0));
+        pending.debit(bucket, 5_000_000_000, at(1));
+        pending.take(bucket, 5, at(2));
+        assert_eq!(listed(&pending), [(5_000_000_000, debit(1)), (10, debit(0))]);
     }
 
     #[test]

@@ -8,6 +8,7 @@ use super::compact_state::CompactState;
 use super::demand::DemandReport;
 use super::peers::{Peers, Round};
 use super::pending::{Delta, PendingDeltas};
+use super::usage::{LateGrants, Usage};
 use crate::config::{LimitConfig, WhenStale};
 
 /// A local replica of a key's state. Small, because a decision on a key that no other node uses reads nothing else.
@@ -23,9 +24,9 @@ pub(crate) struct Replica {
 #[derive(Debug)]
 pub(crate) struct Sending {
     pub(crate) deltas: PendingDeltas,
-    /// The sum of late takes. Only what they exceed the limit by is debited, once the answer shows how much that is.
-    pub(crate) late: u64,
-    /// What is added to the usage record, if there is one.
+    /// Late grants. Only what they exceed the limit by is debited, once the answer shows how much that is.
+    pub(crate) late: LateGrants,
+    /// What is added to the usage record, if there is one, in its unit.
     pub(crate) usage: Option<u64>,
     /// What is added to the demand record, if tokens are scarce.
     pub(crate) report: Option<DemandReport>,
@@ -38,14 +39,14 @@ pub(crate) struct Update {
     pub(crate) state: State,
     /// The sum of the deltas that were sent.
     pub(crate) sent: i64,
-    /// The sum of late takes, which were only recorded.
-    pub(crate) late: u64,
+    /// Late grants, which were only recorded.
+    pub(crate) late: LateGrants,
     /// When they were collected, by the deciding clock.
     pub(crate) collected_at: Time,
     /// The replica's instants are those of the central clock. Otherwise the states cannot be compared.
     pub(crate) comparable: bool,
     /// The usage record.
-    pub(crate) usage: Option<Windows>,
+    pub(crate) usage: Option<Usage>,
     /// The demand record, and what was added to it.
     pub(crate) demand: Option<(DemandReport, Windows)>,
 }
@@ -88,7 +89,8 @@ impl Replica {
     }
 
     pub(super) fn has_pending(&self) -> bool {
-        !self.pending.is_empty() || self.peers.as_ref().is_some_and(|peers| peers.advance.is_held())
+        let held = |peers: &Peers| peers.advance.is_held() || peers.owed() > 0;
+        !self.pending.is_empty() || self.peers.as_deref().is_some_and(held)
     }
 
     /// Returns whether a sync round is useful: there are pending deltas, or callers were denied and other nodes have to
@@ -108,17 +110,17 @@ impl Replica {
             if self.peers.is_some() { tokens(&self.peek(&config.limit.charge(""), now)) } else { 0.0 };
         let Some(peers) = &mut self.peers else {
             let deltas = std::mem::take(&mut self.pending);
-            return Sending { deltas, late: 0, usage: None, report: None };
+            return Sending { deltas, late: LateGrants::default(), usage: None, report: None };
         };
-        let is_late = peers.is_late(&self.pending, config, now) && peers.was_answered();
-        let late = if is_late { self.pending.take_takes() } else { 0 };
+        let (late, owed) = peers.take_late(&mut self.pending, config, now);
         let unspent = peers.advance.take_unspent(config.refill, now);
         if unspent > 0 {
             self.pending.record(config.refill, unspent, unspent, Action::Refund { at: Some(now) });
         }
         let deltas = std::mem::take(&mut self.pending);
-        let usage = config.records.as_ref().and_then(|records| records.usage.as_ref());
-        let usage = usage.map(|_| peers.take_usage(deltas.sum().saturating_add(unspent.into()), late));
+        let sent = deltas.sum().saturating_add(unspent.into());
+        let unit = config.usage_unit();
+        let usage = unit.map(|unit| peers.take_usage(sent, owed, late.amount, unit));
         let report = peers.report(remaining, config, now, random);
         Sending { deltas, late, usage, report }
     }
@@ -160,7 +162,7 @@ impl Replica {
             return Some(take);
         };
         if let Some(peers) = &mut self.peers {
-            if !peers.is_alone() && peers.share.budget(config.rate, now) < f64::from(cost) {
+            if !peers.is_alone() && peers.budget(config, now) < f64::from(cost) {
                 return None;
             }
             peers.spend(cost.into(), &self.pending, config, now);
@@ -168,7 +170,7 @@ impl Replica {
         *tat = flow.state(next.nanos(), false);
         self.pending.take(config.refill, cost, now);
         if let Some(peers) = &mut self.peers {
-            peers.advance.cover(&mut self.pending, config.refill, now);
+            peers.cover(&mut self.pending, config, now);
         }
         Some(take)
     }
@@ -193,7 +195,7 @@ impl Replica {
         if window_starts {
             peers.share.fill(config.rate, now);
         }
-        let budget = peers.share.budget(config.rate, now);
+        let budget = peers.budget(config, now);
         let up_to = matches!(charge.action(), Action::TakeUpTo);
         let (least, wanted) =
             if up_to { (1.0, remaining.min(cost.into())) } else { (f64::from(cost), f64::from(cost)) };
@@ -248,7 +250,7 @@ impl Replica {
         } else {
             self.pending.take(config.refill, granted, now);
             if let Some(peers) = &mut self.peers {
-                peers.advance.cover(&mut self.pending, config.refill, now);
+                peers.cover(&mut self.pending, config, now);
             }
         }
     }
@@ -287,29 +289,21 @@ impl Replica {
         let local = Self { state: local, ..Self::default() };
         let full = config.refill.is_continuous() && self.fresh_at() <= now;
         let central = tokens(&self.peek(&peek, now));
-        let sent = signed(update.sent.max(0));
+        let sent = update.sent.max(0);
         let mut peers = self.peers.take().unwrap_or_else(|| {
             // What is pending by now was granted after the deltas that were sent.
-            Box::new(Peers::new(update.collected_at, whole(sent), now))
+            Box::new(Peers::new(update.collected_at, sent.cast_unsigned(), now))
         });
         let pending = signed(self.pending.sum().max(0));
-        let was_late = update.late > 0;
-        let excess = if was_late {
-            let late = signed(update.late.cast_signed());
-            peers.excess(late, central, before + pending, update.usage, config, now)
-        } else {
-            0.0
-        };
-        if excess >= 1.0 {
-            peers.repay(excess);
-            self.pending.record(config.refill, whole(excess), whole(excess), Action::Debit { at: Some(now) });
-        }
-        let late = peers.is_late(&self.pending, config, now) && peers.was_answered();
+        let late = peers.has_late(&self.pending, config, now);
+        let was_late = update.late.amount > 0;
+        let owed = if was_late { peers.settle(update.late, central, update.usage, config, now) } else { 0 };
         if late || was_late {
             peers.recover(config, now);
         }
+        // Late grants that are still pending are compared with what was known before them.
         if let (false, Some(usage)) = (late, update.usage) {
-            peers.answered(central - excess, usage, now);
+            peers.answered(central - signed(owed.cast_signed()), usage, config, now);
         }
         // The state of a full bucket does not contain its last use, which was now at the latest.
         self.replay_pending(
@@ -318,8 +312,12 @@ impl Replica {
             now,
             if full { undated } else { |action| action },
         );
+        if peers.owed() > 0 {
+            let owed = u32::try_from(peers.owed()).unwrap_or(u32::MAX);
+            self.apply_granted(peek.with_cost(owed).with_action(Action::Debit { at: None }), now);
+        }
         // Or earlier, if the local state says so. What was granted during an outage is nowhere else.
-        if late || (full && excess < 1.0 && self.has_pending() && local.fresh_at() < self.fresh_at()) {
+        if late || (full && owed == 0 && self.has_pending() && local.fresh_at() < self.fresh_at()) {
             self.state = local.state;
         }
         let remaining = tokens(&self.peek(&peek, now));
@@ -332,11 +330,11 @@ impl Replica {
             (true, _) => 0.0,
             (false, true) => before - remaining,
             // The first answer: without other nodes, the state would be that of a fresh key less what was sent.
-            (false, false) => config.rate.capacity - sent - central,
+            (false, false) => config.rate.capacity - signed(sent) - central,
         };
         // Less than half a token is a rounding difference.
         let others = if others < 0.5 { 0.0 } else { others };
-        peers.learn(Round { own: sent, others, pending, remaining }, config, now);
+        peers.learn(Round { own: signed(sent), others, pending, remaining }, config, now);
         self.peers = (!peers.is_unused(now)).then_some(peers);
         (-central).max(0.0)
     }
@@ -400,8 +398,7 @@ impl Replica {
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let granted = if decision.is_allowed() { decision.granted() } else { 0 };
         peers.advance.add(granted, now);
-        peers.share.spend(-f64::from(granted), config.rate, now);
-        peers.advance.cover(&mut self.pending, config.refill, now);
+        peers.cover(&mut self.pending, config, now);
     }
 
     /// Notes that a call may have taken tokens, although its answer was lost.

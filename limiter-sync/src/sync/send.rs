@@ -7,6 +7,7 @@ use super::batch::Batch;
 use super::round::RoundResult;
 use crate::central::state_of;
 use crate::local::replica::Update;
+use crate::local::usage::Usage;
 use crate::node::{Node, lock};
 
 /// How many more rounds include a key after its deltas were sent, to receive what other nodes have sent since. The
@@ -114,13 +115,15 @@ impl<S: Store, C: Clock> Node<S, C> {
                 };
                 let records = key.config.records.as_ref();
                 let demand = record(demand, records.map(|records| &records.demand));
+                let usage = record(usage, records.and_then(|records| records.usage.as_ref()));
+                let unit = key.config.usage_unit();
                 let update = Update {
                     state,
                     sent: key.sending.deltas.sum(),
                     late: key.sending.late,
                     collected_at: key.collected_at,
                     comparable: key.was_synced || key.central_dates,
-                    usage: record(usage, records.and_then(|records| records.usage.as_ref())),
+                    usage: usage.zip(unit).map(|(record, unit)| Usage { record, unit }),
                     demand: key.sending.report.zip(demand),
                 };
                 let debt = entry.state.update(update, &entry.config, now);

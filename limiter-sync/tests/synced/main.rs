@@ -1,5 +1,6 @@
 //! Nodes that decide locally and synchronize with one central store, in virtual time.
 
+mod advance;
 mod alone;
 mod background;
 mod bound;
@@ -10,6 +11,7 @@ mod delivery;
 mod fleet;
 mod forgotten;
 mod leases;
+mod outages;
 mod share;
 mod single_node;
 mod staleness;

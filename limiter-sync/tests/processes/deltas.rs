@@ -1,53 +1,31 @@
-//! Several processes around one Redis: they learn of each other in sync rounds, and a process that is killed loses only
-//! the deltas that it had not sent.
+//! Processes learn of each other in sync rounds, and a process that is killed loses only the deltas that it had not
+//! sent.
 //!
-//! The test starts itself again. Each child process is a node that executes the commands which the parent writes to it,
-//! one per line, and answers each with one line.
+//! Each child process executes the commands which the parent writes to it, one per line, and answers each with one
+//! line.
 
 use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, ChildStdout, Command, ExitCode, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Trial};
 use tokio::runtime::{Handle, Runtime};
 use tollgate_core::store::Store;
 use tollgate_core::{IdempotencyKey, Limit, SystemClock, Timer};
 use tollgate_limiter_sync::Synced;
 use tollgate_store_redis::{Config, RedisStore};
 
-/// The body of a trial.
-type Body = fn(&Handle);
-
-/// The argument that makes this program a node.
-const NODE: &str = "--node";
+/// The argument that makes this program a node that executes commands.
+pub(crate) const NODE: &str = "--node";
 /// The pause between two checks whether a node has synchronized.
 const PAUSE: Duration = Duration::from_millis(1);
 /// The number of such checks before a timeout.
 const MAX_CHECKS: u32 = 30_000;
 
-fn main() -> ExitCode {
-    let runtime = Runtime::new().expect("a runtime");
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    if let [flag, url, key] = &arguments[..]
-        && flag == NODE
-    {
-        runtime.block_on(Node::connect(url, key)).execute_commands(&runtime);
-        return ExitCode::SUCCESS;
-    }
-    let trials: [(&str, Body); 3] = [
-        ("two_processes_agree_after_two_sync_rounds", agree),
-        ("deltas_sent_by_a_killed_process_are_kept", killed_when_idle),
-        ("a_process_killed_under_load_loses_only_unsent_deltas", killed_under_load),
-    ];
-    let trials = trials.into_iter().map(|(name, trial)| {
-        let handle = runtime.handle().clone();
-        Trial::test(name, move || {
-            trial(&handle);
-            Ok(())
-        })
-    });
-    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit_code()
+/// Runs a node of a child process.
+pub(crate) fn run_node(runtime: &Runtime, arguments: &[String]) {
+    let [url, key] = arguments else { panic!("not a URL and a key: {arguments:?}") };
+    runtime.block_on(Node::connect(url, key)).execute_commands(runtime);
 }
 
 /// Returns a limit that refills nothing while this test runs.
@@ -64,7 +42,7 @@ async fn connect(url: &str) -> RedisStore {
 // Trials.
 
 /// In each round both processes take once and then synchronize twice, to send and to receive.
-fn agree(runtime: &Handle) {
+pub(crate) fn agree(runtime: &Handle) {
     let fixture = Fixture::new(runtime);
     let mut processes = [fixture.process(), fixture.process()];
     let mut granted = 0;
@@ -88,7 +66,7 @@ fn agree(runtime: &Handle) {
     assert!(agreed, "the processes never agree");
 }
 
-fn killed_when_idle(runtime: &Handle) {
+pub(crate) fn killed_when_idle(runtime: &Handle) {
     let fixture = Fixture::new(runtime);
     let mut process = fixture.process();
     assert_eq!(process.call("take 40"), 40);
@@ -103,7 +81,7 @@ fn killed_when_idle(runtime: &Handle) {
 }
 
 /// Kills a process that takes all the time and reports what it has sent.
-fn killed_under_load(runtime: &Handle) {
+pub(crate) fn killed_under_load(runtime: &Handle) {
     let fixture = Fixture::new(runtime);
     for _ in 0..10 {
         let before = fixture.left(runtime);
