@@ -92,6 +92,7 @@ struct Peak {
 }
 
 impl Peak {
+    #[expect(clippy::disallowed_methods, reason = "samples of a server are taken in real time")]
     async fn start(server: &Server) -> Result<Self, Failure> {
         let (stopped, mut control) = (Arc::<AtomicBool>::default(), server.connect().await?);
         let stop = Arc::clone(&stopped);
