@@ -87,14 +87,16 @@ impl Advance {
         self.paused_until = until;
     }
 
-    /// Covers pending takes by tokens that the central store has debited already.
+    /// Covers pending takes by tokens that the central store has debited already. Returns how many.
     #[inline]
-    pub(super) fn cover(&mut self, pending: &mut PendingDeltas, refill: Refill, now: Time) {
-        if self.tokens > 0 {
-            let covered = pending.cover(self.tokens(refill, now));
-            self.tokens -= covered;
-            self.spent = self.spent.saturating_add(covered.into());
+    pub(super) fn cover(&mut self, pending: &mut PendingDeltas, refill: Refill, now: Time) -> u32 {
+        if self.tokens == 0 {
+            return 0;
         }
+        let covered = pending.cover(self.tokens(refill, now));
+        self.tokens -= covered;
+        self.spent = self.spent.saturating_add(covered.into());
+        covered
     }
 
     /// Takes what callers have spent since the last sync round.

@@ -123,6 +123,21 @@ impl Peers {
         self.share.spend(amount, config.rate, now);
     }
 
+    /// Returns how much this node may spend: its share, and the tokens that it has taken in advance.
+    #[inline]
+    pub(super) fn budget(&mut self, config: &LimitConfig, now: Time) -> f64 {
+        self.share.budget(config.rate, now) + f64::from(self.advance.tokens(config.refill, now))
+    }
+
+    /// Covers pending takes by tokens taken in advance, instead of by the share.
+    #[inline]
+    pub(super) fn cover(&mut self, pending: &mut PendingDeltas, config: &LimitConfig, now: Time) {
+        let covered = self.advance.cover(pending, config.refill, now);
+        if covered > 0 {
+            self.share.spend(-f64::from(covered), config.rate, now);
+        }
+    }
+
     /// Returns whether a sync round is useful because of callers that were denied.
     pub(super) fn needs_sync(&self, config: &LimitConfig, now: Time) -> bool {
         config

@@ -162,7 +162,7 @@ impl Replica {
             return Some(take);
         };
         if let Some(peers) = &mut self.peers {
-            if !peers.is_alone() && peers.share.budget(config.rate, now) < f64::from(cost) {
+            if !peers.is_alone() && peers.budget(config, now) < f64::from(cost) {
                 return None;
             }
             peers.spend(cost.into(), &self.pending, config, now);
@@ -170,7 +170,7 @@ impl Replica {
         *tat = flow.state(next.nanos(), false);
         self.pending.take(config.refill, cost, now);
         if let Some(peers) = &mut self.peers {
-            peers.advance.cover(&mut self.pending, config.refill, now);
+            peers.cover(&mut self.pending, config, now);
         }
         Some(take)
     }
@@ -195,7 +195,7 @@ impl Replica {
         if window_starts {
             peers.share.fill(config.rate, now);
         }
-        let budget = peers.share.budget(config.rate, now);
+        let budget = peers.budget(config, now);
         let up_to = matches!(charge.action(), Action::TakeUpTo);
         let (least, wanted) =
             if up_to { (1.0, remaining.min(cost.into())) } else { (f64::from(cost), f64::from(cost)) };
@@ -250,7 +250,7 @@ impl Replica {
         } else {
             self.pending.take(config.refill, granted, now);
             if let Some(peers) = &mut self.peers {
-                peers.advance.cover(&mut self.pending, config.refill, now);
+                peers.cover(&mut self.pending, config, now);
             }
         }
     }
@@ -398,8 +398,7 @@ impl Replica {
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let granted = if decision.is_allowed() { decision.granted() } else { 0 };
         peers.advance.add(granted, now);
-        peers.share.spend(-f64::from(granted), config.rate, now);
-        peers.advance.cover(&mut self.pending, config.refill, now);
+        peers.cover(&mut self.pending, config, now);
     }
 
     /// Notes that a call may have taken tokens, although its answer was lost.

@@ -1,5 +1,6 @@
 //! Nodes that decide locally and synchronize with one central store, in virtual time.
 
+mod advance;
 mod alone;
 mod background;
 mod bound;
