@@ -136,8 +136,11 @@ impl<S: Store, C: Clock> Node<S, C> {
             let hash = self.table.hash(charge);
             self.table.with(hash, |shard, index| Some(shard.get(index)?.state.has_deltas())) == Some(true)
         };
-        if charges.iter().any(has_deltas) {
-            self.sync_keys(charges).await.map_err(not_called)?;
+        // Late grants are only recorded by the first round; the second one debits what is owed of them.
+        for _ in 0..2 {
+            if charges.iter().any(has_deltas) {
+                self.sync_keys(charges).await.map_err(not_called)?;
+            }
         }
         Ok(())
     }

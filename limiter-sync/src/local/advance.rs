@@ -121,3 +121,57 @@ impl Drop for Advance {
         self.stop();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tollgate_core::Limit;
+
+    use super::*;
+
+    const BUCKET: Refill = Refill::Continuous { token: 1_000_000 };
+    const MINUTES: Refill = Refill::Windows { period: 60_000_000_000, parts: 1 };
+
+    fn at(second: u64) -> Time {
+        Time::from_secs(600 + second)
+    }
+
+    #[test]
+    fn tokens_are_spent_and_the_rest_is_returned() {
+        let (mut advance, mut pending) = (Advance::default(), PendingDeltas::default());
+        advance.add(10, at(0));
+        pending.take(BUCKET, 4, at(1));
+        assert_eq!(advance.cover(&mut pending, BUCKET, at(1)), 4);
+        assert_eq!((pending.taken(), advance.tokens(BUCKET, at(1))), (0, 6));
+        assert_eq!((advance.take_spent(), advance.take_spent()), (4, 0), "reported once");
+        pending.take(BUCKET, 9, at(2));
+        assert_eq!(advance.cover(&mut pending, BUCKET, at(2)), 6);
+        assert_eq!((pending.taken(), advance.take_unspent(BUCKET, at(2))), (3, 0));
+        advance.add(5, at(3));
+        assert_eq!((advance.take_unspent(BUCKET, at(3)), advance.take_unspent(BUCKET, at(3))), (5, 0));
+    }
+
+    #[test]
+    fn tokens_end_with_their_window() {
+        let mut advance = Advance::default();
+        advance.add(10, at(0));
+        assert_eq!(advance.tokens(MINUTES, at(59)), 10);
+        assert_eq!((advance.tokens(MINUTES, at(60)), advance.take_unspent(MINUTES, at(60))), (0, 0));
+    }
+
+    #[test]
+    fn one_call_for_all_that_wait() {
+        let limit = Limit::per_second(100).build("api").expect("valid");
+        let (mut advance, pending) = (Advance::default(), PendingDeltas::default());
+        assert!(advance.join(3, false).is_none(), "there is none yet");
+        assert_eq!(advance.start(&limit.charge("").with_cost(3), &pending), 3);
+        assert!(advance.join(4, false).is_some() && advance.join(5, false).is_some());
+        assert_eq!(advance.take_unspent(BUCKET, at(0)), 0, "those on their way are not known yet");
+        advance.stop();
+        assert!(advance.join(4, true).is_none());
+        assert_eq!(advance.start(&limit.charge("").with_cost(4), &pending), 9, "for both that waited");
+        // One of them waits again, and is counted already.
+        assert!(advance.join(5, true).is_some());
+        advance.stop();
+        assert_eq!(advance.start(&limit.charge("").with_cost(5), &pending), 5);
+    }
+}

@@ -168,3 +168,72 @@ fn rounded(number: f64, random: f64) -> u64 {
 fn whole(number: u64) -> f64 {
     number as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WINDOW: u64 = 250_000_000;
+    /// 100 per second.
+    const LIMIT: TokenRate = TokenRate { token: 10_000_000.0, capacity: 100.0 };
+
+    /// The start of a window.
+    fn at(window: u64) -> Time {
+        Time::from_nanos(window * WINDOW)
+    }
+
+    fn record(previous: u64, current: u64) -> Windows {
+        Windows { sliding: true, start: at(100), period: WINDOW, previous, current }
+    }
+
+    /// Returns a node that asked for `requests` in each of ten windows, and its last report.
+    fn asking(requests: u32, denied: bool) -> (Demand, DemandReport) {
+        let mut demand = Demand::new(at(90));
+        let mut last = None;
+        for window in 91..=100 {
+            for _ in 0..requests {
+                if denied { demand.deny(1.0, at(window)) } else { demand.count(1.0) }
+            }
+            last = demand.report(true, LIMIT, at(window), WINDOW, 0.5);
+            assert_eq!(demand.report(true, LIMIT, at(window), WINDOW, 0.5), None, "once per window");
+        }
+        (demand, last.expect("tokens are scarce"))
+    }
+
+    #[test]
+    fn a_satisfied_node_reports_what_it_asks_for() {
+        // Five in a quarter of a second: a fifth of the limit.
+        let (_, report) = asking(5, false);
+        assert!((1_990..=2_000).contains(&report.amount), "{report:?}");
+        assert_eq!(asking(5, true).1.amount, HUNGRY, "a node that was denied something is hungry");
+    }
+
+    #[test]
+    fn nothing_is_reported_while_there_is_plenty() {
+        let mut demand = Demand::new(at(90));
+        demand.count(20.0);
+        assert_eq!(demand.report(false, LIMIT, at(91), WINDOW, 0.5), None);
+        demand.deny(1.0, at(91));
+        assert!(demand.is_due(LIMIT, at(91), WINDOW));
+        assert!(demand.report(false, LIMIT, at(91), WINDOW, 0.5).is_some());
+    }
+
+    #[test]
+    fn hungry_nodes_divide_what_the_others_leave() {
+        let (mut demand, report) = asking(50, true);
+        assert_eq!(demand.fair(at(100)), None);
+        // Two others are hungry, too, and satisfied ones use a tenth.
+        let sum = 3 * HUNGRY + 1_000;
+        demand.learn(report, record(sum, sum), at(100), WINDOW);
+        let fair = demand.fair(at(100)).expect("nodes are hungry");
+        assert!((fair - 0.3).abs() < 1e-6, "{fair}");
+        assert_eq!(demand.fair(at(100 + VALID)), None, "not known any longer");
+    }
+
+    #[test]
+    fn nobody_is_hungry() {
+        let (mut demand, report) = asking(5, false);
+        demand.learn(report, record(8_000, 2_000), at(100), WINDOW);
+        assert_eq!(demand.fair(at(100)), None);
+    }
+}

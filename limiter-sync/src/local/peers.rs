@@ -158,17 +158,22 @@ impl Peers {
         config.refill.is_continuous() && !pending.is_empty() && waited > late_after(config)
     }
 
-    /// Takes pending grants that are late, if the usage record shows how much of them has to be repaid: this node knows
-    /// what the record was before them. What is owed of earlier ones becomes a pending debit; returns it, too.
+    /// Returns whether late grants can be compared with what was refilled meanwhile: this node knows what the usage
+    /// record was before them.
+    pub(super) fn has_late(&self, pending: &PendingDeltas, config: &LimitConfig, now: Time) -> bool {
+        let known = self.last.is_some_and(|last| self.pending_since.since(last.at) < usage::WINDOW);
+        known && self.is_late(pending, config, now)
+    }
+
+    /// Takes the pending grants that are late, if they can be compared. What is owed of earlier ones becomes a pending
+    /// debit; returns it, too.
     pub(super) fn take_late(
         &mut self,
         pending: &mut PendingDeltas,
         config: &LimitConfig,
         now: Time,
     ) -> (LateGrants, u64) {
-        let since = self.pending_since;
-        let known = self.last.is_some_and(|last| since.since(last.at) < usage::WINDOW);
-        let late = known && self.is_late(pending, config, now);
+        let (since, late) = (self.pending_since, self.has_late(pending, config, now));
         let amount = if late { pending.take_debits(config.refill) } else { 0 };
         let owed = std::mem::take(&mut self.owed);
         if owed.amount > 0 {
@@ -302,4 +307,79 @@ fn late_after(config: &LimitConfig) -> u64 {
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative, and saturating")]
 fn whole(tokens: f64) -> u64 {
     tokens as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tollgate_core::store::Windows;
+
+    use super::*;
+    use crate::config::{LimitConfigs, Policies};
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(1_000_000_000_000 + millis * 1_000_000)
+    }
+
+    /// 100 per second, synchronized every 100 ms.
+    fn config() -> Arc<LimitConfig> {
+        let limit = Limit::per_second(100).build("api").expect("valid");
+        LimitConfigs::new(Policies::default()).of(&limit).expect("a bucket")
+    }
+
+    fn spend(peers: &mut Peers, pending: &mut PendingDeltas, amount: u32, now: Time) {
+        peers.spend(amount.into(), pending, &config(), now);
+        pending.take(config().refill, amount, now);
+    }
+
+    #[test]
+    fn grants_are_late_after_four_intervals() {
+        let (mut peers, mut pending) = (Peers::new(at(0), 0, at(0)), PendingDeltas::default());
+        assert!(!peers.is_late(&pending, &config(), at(9_000)), "there are none");
+        spend(&mut peers, &mut pending, 3, at(1_000));
+        spend(&mut peers, &mut pending, 2, at(1_300));
+        assert!(
+            !peers.is_late(&pending, &config(), at(1_400)) && peers.is_late(&pending, &config(), at(1_401))
+        );
+        // Without a usage record before them, they are debited as they are.
+        assert_eq!(peers.take_late(&mut pending, &config(), at(2_000)).0.amount, 0);
+        let record =
+            Windows { sliding: true, start: at(0), period: 600_000_000_000, previous: 0, current: 0 };
+        peers.answered(90.0, Usage { record, unit: 1 }, &config(), at(900));
+        let (late, _) = peers.take_late(&mut pending, &config(), at(2_000));
+        assert_eq!((late, pending.is_empty()), (LateGrants { amount: 5, since: at(1_000) }, true));
+    }
+
+    #[test]
+    fn usage_is_reported_once_and_in_units() {
+        let mut peers = Peers::new(at(0), 7, at(0));
+        assert_eq!(peers.take_usage(10, 0, 6, 1), 7 + 10 + 6, "what was sent before is added once");
+        assert_eq!(peers.take_usage(25, 20, 0, 1), 5, "what is owed was reported when it was late");
+        assert_eq!(peers.take_usage(-3, 0, 0, 1), 0);
+        assert_eq!(
+            (peers.take_usage(15, 0, 0, 10), peers.take_usage(15, 0, 0, 10)),
+            (1, 2),
+            "the rest is kept"
+        );
+    }
+
+    #[test]
+    fn a_node_keeps_its_part_until_the_others_are_back() {
+        let mut peers = Peers::new(at(0), 0, at(0));
+        let round = |own, others| Round { own, others, pending: 0.0, remaining: 50.0 };
+        peers.learn(round(30.0, 70.0), &config(), at(0));
+        peers.recover(&config(), at(10_000));
+        // Nobody else is back yet.
+        for step in 0..9 {
+            peers.learn(round(50.0, 0.0), &config(), at(10_000 + 100 * step));
+        }
+        let refilled = |peers: &Peers| {
+            let budget = |now| peers.share.budget(config().rate, now);
+            budget(at(11_100)) - budget(at(11_000))
+        };
+        assert!((2.9..3.2).contains(&refilled(&peers)), "{}: three tenths of ten", refilled(&peers));
+        peers.learn(round(50.0, 0.0), &config(), at(11_000));
+        assert!(refilled(&peers) > 9.0, "{}: all of it", refilled(&peers));
+    }
 }

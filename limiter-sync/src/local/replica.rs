@@ -295,7 +295,7 @@ impl Replica {
             Box::new(Peers::new(update.collected_at, sent.cast_unsigned(), now))
         });
         let pending = signed(self.pending.sum().max(0));
-        let late = peers.is_late(&self.pending, config, now);
+        let late = peers.has_late(&self.pending, config, now);
         let was_late = update.late.amount > 0;
         let owed = if was_late { peers.settle(update.late, central, update.usage, config, now) } else { 0 };
         if late || was_late {

@@ -132,3 +132,43 @@ pub(super) fn narrow(number: f64) -> f32 {
 pub(super) fn span(from: Time, to: Time) -> f64 {
     nanos(to.nanos().saturating_sub(from.nanos()))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A quarter of 100 per second, 40 at once, while the central store answers; then a tenth.
+    const PART: Part = Part { open: 0.25, entitled: 0.1 };
+    const RATE: TokenRate = TokenRate { token: 10_000_000.0, capacity: 40.0 };
+
+    fn at(millis: u64) -> Time {
+        Time::from_nanos(1_000_000_000 + millis * 1_000_000)
+    }
+
+    fn assert_close(one: f64, other: f64) {
+        assert!((one - other).abs() < 1e-6, "{one}, {other}");
+    }
+
+    #[test]
+    fn a_share_refills_at_its_part_and_slower_without_an_answer() {
+        let mut share = NodeShare { part: PART, left: 0.0, at: at(0), answered_until: at(200), wanted: 0.0 };
+        assert_close(share.budget(RATE, at(200)), 5.0);
+        assert_close(share.budget(RATE, at(300)), 6.0);
+        assert_close(share.budget(RATE, at(60_000)), 10.0);
+        share.spend(4.0, RATE, at(200));
+        assert_close(share.budget(RATE, at(300)), 2.0);
+        assert_close(share.wait(RATE, 3.0, at(200)), 2.0 * RATE.token / 0.25);
+        share.spend(-100.0, RATE, at(200));
+        assert_close(share.budget(RATE, at(200)), 10.0);
+    }
+
+    #[test]
+    fn a_share_saves_for_a_cost_that_it_does_not_cover() {
+        let mut share =
+            NodeShare { part: PART, left: 0.0, at: at(0), answered_until: at(60_000), wanted: 0.0 };
+        share.miss(25.0);
+        assert_close(share.budget(RATE, at(1_000)), 25.0);
+        share.stop_saving();
+        assert_close(share.budget(RATE, at(1_000)), 10.0);
+    }
+}

@@ -1,14 +1,17 @@
 //! Outages of the central store: what was refilled meanwhile pays for what was granted meanwhile, and only the rest is
 //! repaid.
 
+use std::pin::pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate_conformance::Seed;
-use tollgate_core::Limit;
+use tollgate_core::store::Store;
+use tollgate_core::{Action, Limit};
 use tollgate_limiter_sync::WhenStale;
 
-use crate::fleet::{Fleet, LinkState};
+use crate::fleet::{Fleet, KEY, LinkState};
 
 /// In milliseconds, as all times below.
 const STEP: u64 = 5;
@@ -150,6 +153,90 @@ async fn five_nodes_go_on_as_soon_as_the_central_store_is_back() {
             assert!(passed >= 800.0, "{passed} in second {second} after {seconds} s, {when_stale:?}");
         }
     }
+}
+
+/// Returns two nodes, the first of which has grants that are late.
+async fn with_late_grants() -> (Fleet, Limit) {
+    let (fleet, limit) = (Fleet::of(2, |node| node), Limit::per_day(1_000).build("slow").expect("valid"));
+    for node in [0, 1, 0] {
+        assert!(fleet.take(node, &limit, 10).await.is_allowed());
+        fleet.sync().await;
+    }
+    assert!(fleet.take(0, &limit, 50).await.is_allowed());
+    fleet.advance(Duration::from_secs(1));
+    (fleet, limit)
+}
+
+async fn debited(fleet: &Fleet, limit: &Limit) -> u32 {
+    limit.capacity() - fleet.peek_central(limit).await.remaining()
+}
+
+#[tokio::test]
+async fn late_grants_of_a_bucket_that_never_was_full_count() {
+    let (fleet, limit) = with_late_grants().await;
+    fleet.nodes[0].sync_now().await.expect("the central store answers");
+    assert_eq!(debited(&fleet, &limit).await, 30, "only recorded");
+    assert_eq!(fleet.nodes[0].stats().pending, 1);
+    assert_eq!(fleet.take(0, &limit, 0).await.remaining(), limit.capacity() - 80, "the node knows");
+    fleet.nodes[0].sync_now().await.expect("the central store answers");
+    assert_eq!(debited(&fleet, &limit).await, 80);
+    assert_eq!(fleet.nodes[0].stats().pending, 0);
+}
+
+#[tokio::test]
+async fn a_refund_during_an_outage_reduces_what_is_late() {
+    let (fleet, limit) = with_late_grants().await;
+    let refund = limit.charge(KEY).with_cost(20).with_action(Action::Refund { at: None });
+    assert!(fleet.nodes[0].decide_one(&refund, &fleet.clock).await.expect("decided locally").is_allowed());
+    fleet.sync().await;
+    assert_eq!(debited(&fleet, &limit).await, 60);
+}
+
+#[tokio::test]
+async fn late_grants_are_settled_before_the_central_store_decides() {
+    let (fleet, limit) = with_late_grants().await;
+    let reset = limit.charge(KEY).with_action(Action::Reset);
+    assert!(fleet.nodes[0].decide_one(&reset, &fleet.clock).await.expect("decided centrally").is_allowed());
+    fleet.sync().await;
+    assert_eq!(debited(&fleet, &limit).await, 0, "they were before the reset");
+}
+
+#[tokio::test]
+async fn closing_settles_late_grants() {
+    let (fleet, limit) = with_late_grants().await;
+    fleet.nodes[0].store().set(LinkState::Down);
+    assert!(fleet.nodes[0].sync_now().await.is_err());
+    assert!(fleet.take(0, &limit, 5).await.is_allowed());
+    fleet.advance(Duration::from_secs(1));
+    fleet.nodes[0].store().set(LinkState::Up);
+    let mut closed = pin!(fleet.nodes[0].close(Duration::from_secs(5)));
+    while closed.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+        // It pauses between two rounds.
+        fleet.advance(Duration::from_millis(50));
+    }
+    assert_eq!(debited(&fleet, &limit).await, 85);
+}
+
+#[tokio::test]
+async fn late_grants_of_a_limit_with_a_large_rate_count() {
+    // More than a record can count in ten minutes, or a charge can carry.
+    let limit = Limit::per_second(900_000_000).burst(1_000).build("huge").expect("valid");
+    let fleet = Fleet::of(2, |node| node);
+    for node in [0, 1, 0] {
+        assert!(fleet.take(node, &limit, 1_000).await.is_allowed());
+        fleet.sync().await;
+        fleet.advance(Duration::from_micros(1));
+    }
+    let start = fleet.now();
+    for _ in 0..6 {
+        let debit = limit.charge(KEY).with_cost(900_000_000).with_action(Action::Debit { at: None });
+        assert!(fleet.nodes[0].decide_one(&debit, &fleet.clock).await.expect("decided locally").is_allowed());
+        fleet.advance(Duration::from_millis(500));
+    }
+    fleet.sync().await;
+    // Six seconds of the limit in three.
+    let owed = fleet.peek_central(&limit).await.debt() / 900_000;
+    assert!((2_900..3_100).contains(&owed), "{owed} ms, after {:?}", fleet.now().since(start));
 }
 
 /// A random outage.

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use proptest::prelude::*;
+use tollgate_conformance::Seed;
 use tollgate_core::store::Store;
 use tollgate_core::{Action, Limit};
 
@@ -155,5 +157,48 @@ async fn nodes_that_are_back_first_leave_the_others_their_parts() {
     for second in 1..=5 {
         let passed: usize = overloaded(&fleet, &limit, demand, 1_000).await.iter().sum();
         assert!((900..=1_100).contains(&passed), "{passed} in second {second} after the last node is back");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    /// Whoever comes first keeps nothing: from a second after the last start, nodes with equal demand get equal parts.
+    #[test]
+    fn equal_demand_gets_equal_parts(
+        nodes in 2..=6_usize, rate in 100..600_u32, percent in 150..400_u64, seed in any::<u64>(),
+    ) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+        let limit = Limit::per_second(rate).burst(rate / 2).build("api").expect("valid");
+        let each = runtime.block_on(async {
+            let (fleet, mut random) = (Fleet::of(nodes, |node| node), Seed::new(seed));
+            let starts: Vec<u64> = (0..nodes).map(|_| random.below(2_000)).collect();
+            let mut next = starts.clone();
+            let measured = starts.iter().max().expect("nodes") + 1_000;
+            let mut each = vec![0; nodes];
+            for now in (0..measured + 5_000).step_by(5) {
+                fleet.advance(5 * STEP);
+                for node in 0..nodes {
+                    if now < starts[node] {
+                        continue;
+                    }
+                    if now >= next[node] {
+                        fleet.nodes[node].sync_now().await.expect("the central store answers");
+                        next[node] = now + 90 + random.below(21);
+                    }
+                    let per_mille = u64::from(rate) * percent * 5 / 100 / nodes as u64;
+                    let requests = per_mille / 1_000 + u64::from(random.below(1_000) < per_mille % 1_000);
+                    for _ in 0..requests {
+                        let granted = fleet.take(node, &limit, 1).await.granted();
+                        each[node] += if now >= measured { granted } else { 0 };
+                    }
+                }
+            }
+            each
+        });
+        let fair = f64::from(rate) * 5.0 / f64::from(u32::try_from(nodes).expect("small"));
+        for granted in &each {
+            prop_assert!(f64::from(*granted) >= 0.85 * fair, "{each:?}, {fair} each would be fair");
+        }
     }
 }
