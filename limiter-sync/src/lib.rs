@@ -128,6 +128,11 @@
 //!   | Cassandra | among the last 16 of a row, for at least a minute; the store detects most lost answers by itself |
 //!
 //!   After that it may be applied twice, which over-counts and never over-admits.
+//! - The central store forgets the idempotency keys of calls that were sent once and answered, hundreds at a time
+//!   ([`Store::forget_idempotency_keys`](tollgate_core::store::Store::forget_idempotency_keys)). On Redis, what a node
+//!   leaves there besides the states is less than 1 MB with keys of up to 200 bytes, whatever the number of keys and
+//!   cluster slots. While the server does not answer, it may be 200 bytes for each slot. On Cassandra, keys are part of
+//!   the rows, which have room for 16 of them.
 //! - Memory is bounded: a million keys by default ([`SyncedBuilder::max_keys`]), and at most 17 pending deltas for
 //!   each. Idle entries are removed. If there is still no room, an entry without pending deltas is evicted; until it
 //!   would have been idle, the states of unknown keys are fetched from the central store. If every entry has pending

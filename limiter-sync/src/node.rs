@@ -13,6 +13,7 @@ use crate::config::{LimitConfig, LimitConfigs};
 use crate::local::table::EntryTable;
 use crate::stats::{Counters, Stats};
 use crate::sync::acquire::TokenCall;
+use crate::sync::answered::AnsweredCalls;
 use crate::sync::batch::Batch;
 use crate::sync::clock::ClockOffset;
 use crate::sync::staleness::Staleness;
@@ -27,6 +28,7 @@ pub(crate) struct Node<S, C> {
     pub(crate) table: EntryTable,
     /// Batches to send: those of this sync round, and those without an answer.
     pub(crate) batches: Mutex<VecDeque<Batch>>,
+    pub(crate) answered_calls: Mutex<AnsweredCalls>,
     /// Calls for tokens that may have taken some, and whose answers were lost.
     pub(crate) token_calls: Mutex<Vec<TokenCall>>,
     pub(crate) counters: Counters,
@@ -48,6 +50,7 @@ impl<S: Store, C: Clock> Node<S, C> {
             limits,
             table: EntryTable::new(max_keys),
             batches: Mutex::default(),
+            answered_calls: Mutex::default(),
             token_calls: Mutex::default(),
             counters: Counters::default(),
             offset,

@@ -8,8 +8,8 @@ use tollgate_core::store::{
     Capability, Export, IdempotencyRetention, Run, RunVerdict, Store, decide_one_by_one,
 };
 use tollgate_core::{
-    Charge, Clock, Decision, ErrorKind, Key, Limit, Observer, Request, StoreError, SystemClock, Time, Timer,
-    Verdict,
+    Charge, Clock, Decision, ErrorKind, IdempotencyKey, Key, Limit, Observer, Request, StoreError,
+    SystemClock, Time, Timer, Verdict,
 };
 
 use crate::config::{CENTRAL, SyncedBuilder};
@@ -66,7 +66,9 @@ impl<S: Store + 'static, C: Timer + 'static> Synced<S, C> {
     /// decided by the central store. An error contains the number of keys that are left; `close` can be called again.
     pub async fn close(&self, timeout: Duration) -> Result<(), StoreError> {
         self.node().close();
-        if tokio::time::timeout(timeout, self.node().flush()).await.is_ok() {
+        let flushed = tokio::time::timeout(timeout, self.node().flush()).await.is_ok();
+        // Idempotency keys that are not forgotten in time expire.
+        if flushed || self.node().is_synchronized() {
             return Ok(());
         }
         let pending = self.stats().pending;
@@ -178,6 +180,10 @@ impl<S: Store + 'static, C: Timer + 'static> Store for Synced<S, C> {
         let exports = node.store.apply_deltas(request, node.to_store(now)).await?;
         node.deltas_applied(charges, &exports);
         Ok(exports)
+    }
+
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        self.store().forget_idempotency_keys(answered).await;
     }
 }
 

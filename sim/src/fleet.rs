@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
 use tollgate_core::{
-    Charge, Clock, Decision, ErrorKind, Key, Limit, ManualClock, Observer, Request, StoreError, Time, Verdict,
+    Charge, Clock, Decision, ErrorKind, IdempotencyKey, Key, Limit, ManualClock, Observer, Request,
+    StoreError, Time, Verdict,
 };
 use tollgate_limiter_sync::{Mode as SyncMode, Synced, SyncedBuilder, WhenStale};
 use tollgate_store_memory::MemoryStore;
@@ -99,6 +100,12 @@ impl Store for Link {
 
     async fn apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
         self.call(self.central.apply_deltas(request, now)).await
+    }
+
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        if !self.cut.load(Ordering::Relaxed) {
+            self.central.forget_idempotency_keys(answered).await;
+        }
     }
 }
 

@@ -24,8 +24,8 @@ pub struct Config {
 impl Config {
     /// Sets how many keys can be in use at the same time, at least 1. Default: 1,000,000.
     ///
-    /// The lock-free table of buckets takes 28 bytes per key, that of windows 56 bytes, each once a limit of its kind is
-    /// used. Its address space is reserved at once; memory is used only where keys are. Other states (logs, block
+    /// The lock-free table of buckets takes 28 bytes per key, that of windows 38 bytes, each once a limit of its kind
+    /// is used. Its address space is reserved at once; memory is used only where keys are. Other states (logs, block
     /// times) have room for as many keys again, and so have leases. Each takes about 160 bytes, plus the entries of a
     /// log or the leases of a concurrency limit, and only while it exists. Expired states are removed as new ones
     /// arrive; until then, at most as many expired as live ones are kept.

@@ -4,9 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 
 use foldhash::SharedSeed;
 use foldhash::fast::FoldHasher;
-use tollgate_core::{Charge, Limit};
-
-use crate::table::digest_of_period;
+use tollgate_core::Charge;
 
 /// A 128-bit keyed hash of a limit and a key. The key itself is not stored.
 ///
@@ -18,8 +16,8 @@ pub(crate) struct KeyHash {
     /// Selects the shard and the first cache line to probe.
     pub(crate) position: u64,
     /// Identifies the key in its slot. The lowest 16 bits are not hash bits: they are the digest of the limit's
-    /// parameters, which is never zero. One comparison of tags therefore also finds out whether the state was written
-    /// under the same parameters.
+    /// parameters, or the number of its period, which is never zero. One comparison of tags therefore also finds out
+    /// whether the state was written under the same parameters.
     pub(crate) tag: u64,
 }
 
@@ -100,15 +98,6 @@ impl KeyHasher {
         let hash = |seed: &Seed| seed.hash(key.namespace(), key.entity()) ^ limit;
         let position = mix(hash(&self.position));
         KeyHash { position, tag: hash(&self.tag) & !DIGEST_MASK | u64::from(digest) }
-    }
-}
-
-/// Returns the digest of a limit's parameters that tags contain. Never zero.
-pub(crate) fn digest(limit: &Limit) -> u16 {
-    match (limit.as_flow(), limit.as_window()) {
-        (Some(flow), _) => flow.digest(),
-        (None, Some(window)) => digest_of_period(window.period()),
-        (None, None) => NO_DIGEST,
     }
 }
 

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use tollgate_core::store::{State, settle, state_indexes};
 use tollgate_core::{Charge, Limit, Time, Verdict};
 
-use crate::key_hash::{KeyHash, digest};
+use crate::key_hash::KeyHash;
 use crate::shard::{Entry, Shard, Usage};
 use crate::store::{Change, Kept, MemoryStore};
 use crate::sync::{MutexGuard, lock};
@@ -54,7 +54,7 @@ impl MemoryStore {
         let mut hashes: SmallVec<[(KeyHash, &Limit); 4]> = SmallVec::new();
         for (charge, index) in charges.iter().zip(indexes) {
             if *index == hashes.len() {
-                hashes.push((self.hasher.hash(charge, digest(charge.limit())), charge.limit()));
+                hashes.push((self.hasher.hash(charge, self.digest(charge.limit())), charge.limit()));
             }
         }
         debug_assert_eq!(hashes.len(), count, "one hash per state");
@@ -123,7 +123,7 @@ struct LockedState<'s> {
 /// A locked slot of either table.
 enum AnySlot<'s> {
     Tat(LockedSlot<'s, TatForm, 4, 0>),
-    Windows(LockedSlot<'s, WindowsForm, 2, 2>),
+    Windows(LockedSlot<'s, WindowsForm, 3, 1>),
 }
 
 impl AnySlot<'_> {

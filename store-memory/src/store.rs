@@ -14,11 +14,11 @@ use tollgate_core::{
 
 use crate::config::Config;
 use crate::idempotency::{IdempotencyRecords, RETENTION};
-use crate::key_hash::{KeyHash, KeyHasher, NO_DIGEST, digest};
+use crate::key_hash::{KeyHash, KeyHasher, NO_DIGEST};
 use crate::shard::{Entry, Shard, Usage};
 use crate::stats::{Evictions, Stats};
 use crate::sync::{Mutex, lock, yield_now};
-use crate::table::{Form, Table, TatTable, Updated, WindowsTable, digest_of_period};
+use crate::table::{Form, Table, TatTable, Updated, WindowsTable};
 
 /// How many shards, each with a lock of its own, record verdicts by idempotency key.
 const IDEMPOTENCY_SHARDS: usize = 16;
@@ -114,12 +114,21 @@ impl MemoryStore {
         hash.position as usize % self.shards.len()
     }
 
+    /// Returns the digest of a limit's parameters that tags contain. Never zero.
+    pub(crate) fn digest(&self, limit: &Limit) -> u16 {
+        match (limit.as_flow(), limit.as_window()) {
+            (Some(flow), _) => flow.digest(),
+            (None, Some(window)) => self.windows().digest(window),
+            (None, None) => NO_DIGEST,
+        }
+    }
+
     /// Returns a key that belongs to the shard. Positions depend on random seeds, so it tries one name after the
     /// other.
     #[cfg(all(loom, test))]
     pub(crate) fn key_in_shard(&self, limit: &Limit, shard: usize, name: &str) -> String {
         let mut keys = (0..).map(|number| format!("{name} {number}"));
-        keys.find(|key| self.shard_of(self.hasher.hash(&limit.charge(key), digest(limit))) == shard)
+        keys.find(|key| self.shard_of(self.hasher.hash(&limit.charge(key), self.digest(limit))) == shard)
             .expect("every shard has keys")
     }
 
@@ -146,16 +155,17 @@ impl MemoryStore {
         self.charge_in(self.tats(), charge, hash, now)
     }
 
-    /// Decides one charge on windows: the hot path. A function of its own, like [`charge_state`](Self::charge_state), so
-    /// that the hot path of TATs is small.
+    /// Decides one charge on windows: the hot path. A function of its own, like [`charge_state`](Self::charge_state),
+    /// so that the hot path of TATs is small.
     #[inline(never)]
     fn charge_windows(&self, limit: WindowLimit<'_>, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
-        let hash = self.hasher.hash(charge, digest_of_period(limit.period()));
+        let windows = self.windows();
+        let hash = self.hasher.hash(charge, windows.digest(limit));
         // The clock is read before the state: reading it stalls the memory accesses that follow.
         let now = clock.now();
         if limit.is_plain(charge) {
             let cost = charge.cost();
-            let taken = self.windows().try_take(hash, cost, |windows| limit.take(windows, now, cost));
+            let taken = windows.try_take(hash, limit, cost, |windows| limit.take(windows, now, cost));
             if let Some(take) = taken {
                 return limit.answer(&take, now, cost);
             }
@@ -163,8 +173,8 @@ impl MemoryStore {
         self.charge_windows_slow(charge, hash, now)
     }
 
-    /// Decides any charge on windows, where the hot path could not: not an allowed plain take, no slot, a contended slot,
-    /// or no window under way.
+    /// Decides any charge on windows, where the hot path could not: not an allowed plain take, no slot, a contended
+    /// slot, or no window under way.
     #[inline(never)]
     fn charge_windows_slow(&self, charge: &Charge<'_>, hash: KeyHash, now: Time) -> Decision {
         self.charge_in(self.windows(), charge, hash, now)
@@ -416,7 +426,7 @@ impl Store for MemoryStore {
     }
 
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
-        let hash = self.hasher.hash(&limit.charge(key), digest(limit));
+        let hash = self.hasher.hash(&limit.charge(key), self.digest(limit));
         // Under the lock, no state moves between a table and the shard.
         let shard = lock(&self.shards[self.shard_of(hash)]);
         let in_table = match Kept::of(limit) {

@@ -1,20 +1,21 @@
 //! The lock-free table: one slot per key, as many slots per cache line as fit.
 //!
-//! A slot has a tag, which identifies the key, a word, which every update exchanges, and cold words, which change only
-//! while the slot is locked. What they mean is a [`Form`]: a theoretical arrival time is a word (`tat`), windows are a
-//! word and two cold ones (`windows`). A slot whose state has expired is equivalent to no slot, so another key may take
-//! it over. No sweep is needed, and the number of keys is bounded by construction.
+//! A slot has a tag, which identifies the key, and a word, which every update exchanges; slots of windows also have a
+//! cold word, which changes only while the slot is locked. What they mean is a [`Form`]: a theoretical arrival time is
+//! a word (`tat`), windows are a word and a cold one (`windows`). A slot whose state has expired is equivalent to no
+//! slot, so another key may take it over. No sweep is needed, and the number of keys is bounded by construction.
 //!
 //! # Correctness
 //!
-//! - **An update** reads the word, the cold words and the tag, and then exchanges the word for its successor. It must
-//!   fail if another key has taken over the slot in between, or if the cold words have changed.
-//! - **A takeover**, and an update that changes cold words, sets the lock bit of the word, changes everything else, and
-//!   then writes the new word. A thread that reads the new word afterwards sees the rest as well; a thread that has
-//!   read the old word fails to exchange it.
-//! - That failure requires the words to differ. Each form says why they do.
-//! - **Torn reads**: a thread that reads what was written under a lock also sees that the word was locked. So a word
-//!   that is still the same shows that everything belongs together.
+//! - **A short update** reads the slot and exchanges the word for its successor. Only some bits may change so
+//!   ([`Form::UNLOCKED`]), and each form says why it does not matter if others have changed in between. The exchange
+//!   must fail if another key has taken over the slot, which requires that the words differ; each form says why they
+//!   do.
+//! - **Any other update**, and a takeover, sets the lock bit of the word, compares the slot with what it has read,
+//!   changes everything else, and then writes the new word. A thread that reads the new word afterwards sees the rest
+//!   as well; a thread that has read the old word fails to exchange it, or finds something else beside it.
+//! - **Torn reads**: a thread that reads what was written under a lock also sees that the word was locked, or what the
+//!   word is now. So a word that is still the same shows that the slot was like this at some time in between.
 //! - **A limit whose parameters change** finds the slot of its key under another tag, because the lowest bits of a
 //!   tag are a digest of the parameters. It locks the slot, converts the state to the new parameters, and changes the
 //!   tag.
@@ -24,24 +25,23 @@
 //!   words. It waits for a lock bit only on the slots of its own keys, where only a short update or takeover can hold
 //!   it, so there is no deadlock.
 
+mod periods;
 mod tat;
 mod windows;
-
-use std::marker::PhantomData;
 
 use tollgate_core::store::State;
 use tollgate_core::{Charge, Decision, Time};
 
 use crate::key_hash::{DIGEST_MASK, KeyHash};
-use crate::sync::{AtomicU64, Ordering, spin_loop, yield_now};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, spin_loop, yield_now};
 
 pub(crate) use tat::TatForm;
-pub(crate) use windows::{WindowsForm, digest_of_period};
+pub(crate) use windows::WindowsForm;
 
 /// The table of theoretical arrival times: 16 bytes per slot.
 pub(crate) type TatTable = Table<TatForm, 4, 0>;
-/// The table of windows: 32 bytes per slot.
-pub(crate) type WindowsTable = Table<WindowsForm, 2, 2>;
+/// The table of windows: 20 bytes per slot.
+pub(crate) type WindowsTable = Table<WindowsForm, 3, 1>;
 
 /// How many slots are probed for a key, those of its home line included. Beyond that the key spills.
 const PROBED_SLOTS: usize = 16;
@@ -52,15 +52,19 @@ const MAX_ATTEMPTS: usize = 64;
 const LOCKED: u64 = 1;
 
 /// How the states of one kind of limits are kept in slots with `COLD` cold words.
-pub(crate) trait Form<const COLD: usize> {
+pub(crate) trait Form<const COLD: usize>: Default {
     /// A state, as slots keep it.
     type State: Copy + PartialEq + Default;
 
-    fn decode(content: &Content<COLD>) -> Self::State;
+    /// The bits of the word that an update changes without the lock.
+    const UNLOCKED: u64;
+
+    fn decode(&self, content: &Content<COLD>) -> Self::State;
 
     /// Returns the next content of a slot that has `before`: for the key of `tag`, whose digest becomes that of the
     /// state. `None` if the state does not fit. `horizon` is that of the table.
     fn encode(
+        &self,
         state: Self::State,
         tag: u64,
         before: &Content<COLD>,
@@ -69,6 +73,9 @@ pub(crate) trait Form<const COLD: usize> {
 
     /// Returns from when on the state equals a fresh one.
     fn fresh_at(state: Self::State) -> Time;
+
+    /// Returns the instant after which another key may take over the slot. Its state equals a fresh one by then.
+    fn free_at(&self, owner: &Content<COLD>) -> Time;
 
     fn to_core(state: Self::State) -> State;
 
@@ -87,7 +94,7 @@ pub(crate) trait Form<const COLD: usize> {
 pub(crate) struct Content<const COLD: usize> {
     tag: u64,
     word: u64,
-    cold: [u64; COLD],
+    cold: [u32; COLD],
 }
 
 /// A cache line: all words of a slot are in the same one.
@@ -97,7 +104,7 @@ pub(crate) struct Content<const COLD: usize> {
 struct Line<const SLOTS: usize, const COLD: usize> {
     tags: [AtomicU64; SLOTS],
     words: [AtomicU64; SLOTS],
-    cold: [[AtomicU64; COLD]; SLOTS],
+    cold: [[AtomicU32; COLD]; SLOTS],
 }
 
 /// Allocates lines of empty slots, zeroed by the allocator: pages that are never touched use no memory.
@@ -115,7 +122,7 @@ fn allocate<const SLOTS: usize, const COLD: usize>(lines: usize) -> Box<[Line<SL
         .map(|_| Line {
             tags: from_fn(|_| zero()),
             words: from_fn(|_| zero()),
-            cold: from_fn(|_| from_fn(|_| zero())),
+            cold: from_fn(|_| from_fn(|_| AtomicU32::new(0))),
         })
         .collect()
 }
@@ -125,7 +132,7 @@ pub(crate) struct Table<F, const SLOTS: usize, const COLD: usize> {
     lines: Box<[Line<SLOTS, COLD>]>,
     /// The time of the latest takeover of a slot.
     horizon: AtomicU64,
-    form: PhantomData<F>,
+    form: F,
 }
 
 /// The result of an update.
@@ -151,7 +158,7 @@ enum Probe<'t, const COLD: usize> {
 struct Slot<'t, const COLD: usize> {
     tag: &'t AtomicU64,
     word: &'t AtomicU64,
-    cold: &'t [AtomicU64; COLD],
+    cold: &'t [AtomicU32; COLD],
 }
 
 impl<const COLD: usize> Slot<'_, COLD> {
@@ -172,6 +179,20 @@ impl<const COLD: usize> Slot<'_, COLD> {
         self.word.compare_exchange(seen, next, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
+    /// Locks the slot if it still has this content, and returns whether it has.
+    fn lock(self, content: &Content<COLD>) -> bool {
+        if !self.exchange(content.word, content.word | LOCKED) {
+            return false;
+        }
+        // The same word may stand beside something else by now.
+        let cold = self.cold.each_ref().map(|cold| cold.load(Ordering::Relaxed));
+        let is_same = (self.tag.load(Ordering::Relaxed), cold) == (content.tag, content.cold);
+        if !is_same {
+            self.word.store(content.word, Ordering::Release);
+        }
+        is_same
+    }
+
     /// Replaces the content of a slot that this thread has locked, and unlocks it.
     fn unlock(self, content: &Content<COLD>) {
         for (cold, value) in self.cold.iter().zip(content.cold) {
@@ -186,7 +207,7 @@ impl<F: Form<COLD>, const SLOTS: usize, const COLD: usize> Table<F, SLOTS, COLD>
     /// Creates a table with at least `slots` slots.
     pub(crate) fn new(slots: usize) -> Self {
         let lines = allocate(slots.div_ceil(SLOTS).max(1));
-        Self { lines, horizon: AtomicU64::new(0), form: PhantomData }
+        Self { lines, horizon: AtomicU64::new(0), form: F::default() }
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -265,18 +286,20 @@ impl<F: Form<COLD>, const SLOTS: usize, const COLD: usize> Table<F, SLOTS, COLD>
                 // Another key has taken over the slot, so the state had expired; or it has moved to the shard.
                 return Updated::Absent;
             }
-            let state = F::decode(&before);
+            let state = self.form.decode(&before);
             let (decision, next) = F::apply(state, charge, now);
             if next == Some(state) {
                 return Updated::Done(decision);
             }
-            let next = next.and_then(|next| F::encode(next, hash.tag, &before, || self.horizon()));
+            let next = next.and_then(|next| self.form.encode(next, hash.tag, &before, || self.horizon()));
             let Some(next) = next else { return Updated::Absent };
-            if (next.tag, next.cold) == (before.tag, before.cold) {
+            if (next.tag, next.cold, next.word & !F::UNLOCKED)
+                == (before.tag, before.cold, before.word & !F::UNLOCKED)
+            {
                 if slot.exchange(before.word, next.word) {
                     return Updated::Done(decision);
                 }
-            } else if slot.exchange(before.word, before.word | LOCKED) {
+            } else if slot.lock(&before) {
                 slot.unlock(&next);
                 return Updated::Done(decision);
             }
@@ -293,7 +316,7 @@ impl<F: Form<COLD>, const SLOTS: usize, const COLD: usize> Table<F, SLOTS, COLD>
     pub(crate) fn insert(&self, hash: KeyHash, state: F::State, now: Time) -> bool {
         self.claim(hash, state, now, |owner| owner.tag == 0 && owner.word == 0)
             || F::fresh_at(state) <= now
-            || self.claim(hash, state, now, |owner| owner.tag != 0 && F::fresh_at(F::decode(owner)) < now)
+            || self.claim(hash, state, now, |owner| owner.tag != 0 && self.form.free_at(owner) < now)
     }
 
     fn claim(
@@ -307,10 +330,8 @@ impl<F: Form<COLD>, const SLOTS: usize, const COLD: usize> Table<F, SLOTS, COLD>
             for index in 0..SLOTS {
                 let slot = Self::slot(line, index);
                 let Some(owner) = slot.read().filter(&is_free) else { continue };
-                let Some(next) = F::encode(state, hash.tag, &owner, || self.horizon()) else { return false };
-                if !slot.exchange(owner.word, owner.word | LOCKED) {
-                    continue;
-                }
+                let next = self.form.encode(state, hash.tag, &owner, || self.horizon());
+                let Some(next) = next.filter(|_| slot.lock(&owner)) else { continue };
                 if owner.tag != 0 {
                     self.horizon.fetch_max(now.nanos(), Ordering::AcqRel);
                 }
@@ -340,7 +361,7 @@ impl<F: Form<COLD>, const SLOTS: usize, const COLD: usize> Table<F, SLOTS, COLD>
                 yield_now();
                 continue;
             };
-            if before.tag == tag && slot.exchange(before.word, before.word | LOCKED) {
+            if before.tag == tag && slot.lock(&before) {
                 return Some(LockedSlot { table: self, slot, before, after: before });
             }
         }
@@ -351,7 +372,7 @@ impl<F: Form<COLD>, const SLOTS: usize, const COLD: usize> Table<F, SLOTS, COLD>
         loop {
             let (slot, tag) = self.find_any_digest(hash)?;
             if let Some(content) = slot.read().filter(|content| content.tag == tag) {
-                return Some(F::decode(&content));
+                return Some(self.form.decode(&content));
             }
             yield_now();
         }
@@ -360,7 +381,7 @@ impl<F: Form<COLD>, const SLOTS: usize, const COLD: usize> Table<F, SLOTS, COLD>
     /// Returns how many slots hold a state that has not expired.
     pub(crate) fn live(&self, now: Time) -> usize {
         let slots = self.lines.iter().flat_map(|line| (0..SLOTS).map(|index| Self::slot(line, index)));
-        slots.filter_map(Slot::read).filter(|content| F::fresh_at(F::decode(content)) > now).count()
+        slots.filter_map(Slot::read).filter(|content| F::fresh_at(self.form.decode(content)) > now).count()
     }
 }
 
@@ -375,7 +396,7 @@ pub(crate) struct LockedSlot<'t, F, const SLOTS: usize, const COLD: usize> {
 
 impl<F: Form<COLD>, const SLOTS: usize, const COLD: usize> LockedSlot<'_, F, SLOTS, COLD> {
     pub(crate) fn state(&self) -> State {
-        F::to_core(F::decode(&self.before))
+        F::to_core(self.table.form.decode(&self.before))
     }
 
     /// Sets the next state. Returns `false` if it does not fit: then the key gives up its slot, and the caller puts the
@@ -383,20 +404,21 @@ impl<F: Form<COLD>, const SLOTS: usize, const COLD: usize> LockedSlot<'_, F, SLO
     #[must_use]
     pub(crate) fn set(&mut self, state: &State) -> bool {
         let next = F::from_core(state);
-        if next == Some(F::decode(&self.before)) {
+        let (form, before) = (&self.table.form, &self.before);
+        if next == Some(form.decode(before)) {
             return true;
         }
-        let next =
-            next.and_then(|next| F::encode(next, self.before.tag, &self.before, || self.table.horizon()));
+        let next = next.and_then(|next| form.encode(next, before.tag, before, || self.table.horizon()));
         let fits = next.is_some();
         self.after = next.unwrap_or_else(|| self.vacated());
         fits
     }
 
-    /// Returns the content of a slot that belongs to no key, because its tag has no digest.
+    /// Returns the content of a slot that belongs to no key, because its tag has only a digest.
     fn vacated(&self) -> Content<COLD> {
-        let (tag, unused) = (self.before.tag & !DIGEST_MASK, F::State::default());
-        F::encode(unused, tag, &self.before, || self.table.horizon()).unwrap_or(self.before)
+        let (tag, unused) = (self.before.tag & DIGEST_MASK, F::State::default());
+        let vacated = self.table.form.encode(unused, tag, &self.before, || self.table.horizon());
+        vacated.unwrap_or(self.before)
     }
 }
 

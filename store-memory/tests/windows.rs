@@ -62,7 +62,7 @@ impl Random {
     }
 }
 
-/// Limits of both algorithms under one name each, with periods that fit a slot and one that does not.
+/// Limits of both algorithms under one name each, with periods that fit a slot and one that does not if windows slide.
 fn limits() -> Vec<Limit> {
     let periods = [1_000_000_000, 60_000_000_000, 333_333_333, 1_000_000_007, 7].map(Duration::from_nanos);
     let forms: [fn(LimitBuilder) -> LimitBuilder; 3] =
@@ -129,44 +129,64 @@ fn remaining(store: &MemoryStore, charge: Charge<'_>, now: Time) -> u32 {
     store.charge_now(&charge, &now).remaining()
 }
 
-/// A period of ten digits does not fit a slot. A change to it moves the state to the shard, with its count.
+/// A sliding window of a millisecond does not fit a slot. A change to it moves the state to the shard, with its count.
 #[test]
 fn a_state_moves_to_the_shard_and_back_with_its_parameters() {
-    let limit = |nanos| Limit::per(10, Duration::from_nanos(nanos)).fixed_window().anchored();
-    let [even, odd] = [1_000_000_000, 1_000_000_007].map(|nanos| limit(nanos).build("api").expect("valid"));
+    let limit = |millis| Limit::per(10, Duration::from_millis(millis)).sliding_window();
+    let [long, short] = [1_000, 1].map(|millis| limit(millis).build("api").expect("valid"));
     let store = MemoryStore::config().max_keys(10).build();
-    assert_eq!((remaining(&store, even.charge(KEY), NOW), store.shard_entries()), (9, 0));
-    assert_eq!((remaining(&store, odd.charge(KEY), NOW), store.shard_entries()), (8, 1));
+    assert_eq!((remaining(&store, long.charge(KEY), NOW), store.shard_entries()), (9, 0));
+    assert_eq!((remaining(&store, short.charge(KEY), NOW), store.shard_entries()), (8, 1));
     assert_eq!(
-        (remaining(&store, even.charge(KEY), NOW), store.stats(NOW).live_keys),
+        (remaining(&store, long.charge(KEY), NOW), store.stats(NOW).live_keys),
         (7, 1),
         "one state, in one place"
     );
-    let next = NOW + Duration::from_secs(1);
+    let next = NOW + Duration::from_secs(2);
     assert_eq!(
-        (remaining(&store, even.charge(KEY), next), store.shard_entries()),
+        (remaining(&store, long.charge(KEY), next), store.shard_entries()),
         (9, 0),
         "back in the table"
     );
     assert_eq!(store.stats(next).live_keys, 1);
 }
 
+/// Limits with more periods than the table numbers are decided all the same, in shards.
+#[test]
+fn any_number_of_periods_is_exact() {
+    let store = MemoryStore::config().max_keys(4_000).build();
+    let limits: Vec<Limit> = (0..4_000)
+        .map(|number| {
+            let period = Duration::from_nanos(60_000_000_000 + number);
+            Limit::per(2, period).fixed_window().anchored().build("api").expect("valid")
+        })
+        .collect();
+    for _ in 0..2 {
+        for (number, limit) in limits.iter().enumerate() {
+            assert!(store.charge_now(&limit.charge(&format!("key {number}")), &NOW).is_allowed());
+        }
+    }
+    for (number, limit) in limits.iter().enumerate() {
+        assert!(!store.charge_now(&limit.charge(&format!("key {number}")), &NOW).is_allowed());
+    }
+    assert_eq!(store.stats(NOW).live_keys, 4_000);
+    assert!((2_500..3_500).contains(&store.shard_entries()), "{} are in shards", store.shard_entries());
+}
+
 /// A debt of more than a billion does not fit a slot. What remains of it in the next window does.
 #[test]
 fn a_state_moves_to_the_shard_and_back_with_its_debt() {
-    let limit = Limit::per_second(BILLION).sliding_window().build("api").expect("valid");
+    let count = BILLION / 5;
+    let limit = Limit::per_second(count).sliding_window().build("api").expect("valid");
     let store = MemoryStore::config().max_keys(10).build();
-    let debit = limit.charge(KEY).with_cost(BILLION).with_action(Action::Debit { at: None });
-    for (entries, debt) in [(0, 0), (0, BILLION), (1, 2 * BILLION)] {
+    let debit = limit.charge(KEY).with_cost(3 * count).with_action(Action::Debit { at: None });
+    for (entries, debt) in [(0, 2 * count), (1, 5 * count)] {
         assert_eq!(
             (store.charge_now(&debit, &NOW).debt(), store.shard_entries()),
             (u64::from(debt), entries)
         );
     }
     let next = NOW + Duration::from_millis(1_500);
-    assert_eq!((remaining(&store, limit.charge(KEY), next), store.shard_entries()), (BILLION / 2 - 1, 0));
-    assert_eq!(
-        (remaining(&store, limit.charge(KEY), next), store.stats(next).live_keys),
-        (BILLION / 2 - 2, 1)
-    );
+    assert_eq!((remaining(&store, limit.charge(KEY), next), store.shard_entries()), (count / 2 - 1, 0));
+    assert_eq!((remaining(&store, limit.charge(KEY), next), store.stats(next).live_keys), (count / 2 - 2, 1));
 }

@@ -8,9 +8,6 @@
 --   fresh_at(limit, body)             returns the instant from which on the body equals a fresh one
 --   is_flow                           the body alone determines when it is fresh, whatever the parameters
 --   read(text, from), write(body)     decode and encode a body
---   debit(limit, text, now, ask)      applies a debit to an encoded value (false: there is none) without decoding all
---                                     of it. Returns the new value and from when on it equals a fresh one; nil if it
---                                     cannot (optional)
 -- Where a body is too large to be read as a whole, instead of read and write:
 --   load(limit, key)                  reads the state; nil if there is none
 --   save(limit, key, before, state, ttl, now)   writes the differences

@@ -242,46 +242,12 @@ local function save(key)
   before.text = text
 end
 
--- Encoded values after debits, by key (false: there is none), and the time-to-live of those that have changed.
-local debited, debited_ttls = {}, {}
-
--- Applies a run of debits to the encoded values, if all algorithms can. A batch of deltas has many keys, and decoding
--- and encoding each state would take most of the time. Returns whether it could, and whether anything has changed.
-local function debit_values(charges)
-  local texts, ttls, ttl_until = {}, {}, {}
-  for i = 1, #charges do
-    local charge = charges[i]
-    local limit, key = charge.limit, charge.key
-    if not limit.rules.debit or limit.blocks or charge.action ~= DEBIT then
-      return false
-    end
-    local text = texts[key]
-    if text == nil then
-      text = call('GET', KEYS[key])
-    end
-    if charge.cost > 0 then
-      local fresh
-      text, fresh = limit.rules.debit(limit, text, now, charge)
-      if not text then
-        return false
-      end
-      ttl_until[fresh] = ttl_until[fresh] or time_to_live(fresh)
-      ttls[key] = ttl_until[fresh]
-    end
-    texts[key] = text
-  end
-  debited, debited_ttls = texts, ttls
-  return true, next(ttls) ~= nil
-end
-
 -- The most bytes of a value that is returned. Lua takes a millisecond for 700 thousand.
 local MAX_VALUE = 2 ^ 15
 
 -- Returns the stored value of a key once everything is saved; false if it is too long.
 local function stored_value(key)
-  if debited[key] ~= nil then
-    return debited[key] or ''
-  elseif loaded[key] and not owners[key].rules.save then
+  if loaded[key] and not owners[key].rules.save then
     return loaded[key].text or ''
   end
   local text = call('GETRANGE', KEYS[key], 0, MAX_VALUE)
@@ -420,12 +386,6 @@ end
 
 -- Decides a run. Returns its part of the reply, and whether it has changed a state.
 local function decide(charges, run_length)
-  if returns_states then
-    local done, changed = debit_values(charges)
-    if done then
-      return '\0', changed
-    end
-  end
   for _, charge in ipairs(charges) do
     charge.before = state_of(charge.limit, charge.key)
   end
@@ -501,9 +461,6 @@ for i = 1, run_count do
 end
 for key in pairs(loaded) do
   save(key)
-end
-for key, ttl in pairs(debited_ttls) do
-  call('SET', KEYS[key], debited[key], 'PX', ttl)
 end
 for key, result in pairs(records) do
   call('SET', KEYS[key], result, 'PX', retention)

@@ -4,8 +4,6 @@
 -- body:  start, used
 -- value: '>BI2I6' version and fresh, then '>I2I6 I7' start and used
 
-local FIXED_WINDOW_SIZE = 24
-
 local function window_of(limit, body, now)
   local start = limit.anchored and now or window_start(limit, now)
   if not body then
@@ -20,20 +18,6 @@ local function window_of(limit, body, now)
     return { start = now < body.start and body.start or start, used = body.used }
   end
   return { start = start, used = 0 }
-end
-
--- Returns what the values of all keys have in common that are counted in the current window, cached.
-local function current_window(limit, now)
-  if not limit.current_window then
-    local start = window_start(limit, now)
-    local fresh = least(start + limit.period, END_OF_TIME)
-    local encoded_start = struct.pack('>I2I6', start[1], start[2])
-    limit.current_window = {
-      start = start, fresh = fresh, encoded_start = encoded_start,
-      head = struct.pack('>BI2I6', VERSION, fresh[1], fresh[2]) .. encoded_start,
-    }
-  end
-  return limit.current_window
 end
 
 algorithms[FIXED_WINDOW] = {
@@ -52,24 +36,6 @@ algorithms[FIXED_WINDOW] = {
 
   fresh_at = function(limit, body)
     return least(body.start + limit.period, END_OF_TIME)
-  end,
-
-  debit = function(limit, text, now, ask)
-    local window = current_window(limit, now)
-    if limit.anchored or (ask.instant and ask.instant < window.start) then
-      return nil
-    end
-    local used = 0
-    if text then
-      if #text ~= FIXED_WINDOW_SIZE or text:byte() ~= VERSION then
-        return nil
-      elseif text:sub(10, 17) == window.encoded_start then
-        used = struct.unpack('>I7', text, 18)
-      elseif window.start <= wide(struct.unpack('>I2I6', text, 10)) then
-        return nil
-      end
-    end
-    return window.head .. struct.pack('>I7', saturated(used + ask.cost)), window.fresh
   end,
 
   decide = function(limit, body, now, ask)

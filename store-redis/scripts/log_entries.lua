@@ -2,8 +2,9 @@
 -- stored_log.lua reads and writes them.
 --
 -- body:  source      where entries are read: `key` (nil: none are stored); `start`, the stored ones that were read with
---                    the header, and other blocks, by the place of their first; those that this call `added`; and the
---                    `ranges` and the `form` that were stored
+--                    the header, and other blocks, by the place of their first; the `corrections` of the stored ones, in
+--                    two lists: the first entry of each range (`from`), and what is added to its sums (`plus`); those
+--                    that this call `added`; and the `ranges` and the `form` before it
 --        first, last the live entries, counted from 0; those before are expired
 --        at, sum     the newest entry, which is `last`
 --        past        the sum of the expired entries
@@ -11,8 +12,8 @@
 --                    action, which a gap keeps alone
 --        ranges      where the others are, in three lists: the first entry of each range (`from`), what is added to an
 --                    index for the place of the entry (`move`), and what is added to its sum (`plus`). An entry is at a
---                    stored place, or from ADDED on in `added`
---
+--                    stored place, or from ADDED on in `added`. These are the changes of this call, so they are few
+
 -- The sum of an entry is its own cost and that of all before it, so the cost of any range of entries is a difference,
 -- and the entry that reaches a sum is found by binary search. A change in the middle concerns the sums of all entries
 -- behind it: it changes a few ranges. A log can be long, so a decision reads only the blocks that it needs.
@@ -27,9 +28,9 @@ do
   -- The number of entries that are read at once, after the first ones.
   local BLOCK = 16
 
-  -- Returns which range an entry is in.
-  local function range_of(ranges, index)
-    local from, low, high = ranges.from, 1, #ranges.from
+  -- Returns which range an entry is in, by the first entries of the ranges.
+  local function range_of(from, index)
+    local low, high = 1, #from
     while low < high do
       local middle = floor((low + high + 1) / 2)
       if from[middle] <= index then
@@ -47,7 +48,7 @@ do
       return body.at[1], body.at[2], body.sum
     end
     local source, ranges = body.source, body.ranges
-    local range = range_of(ranges, index)
+    local range = range_of(ranges.from, index)
     local place, plus = index + ranges.move[range], ranges.plus[range]
     if place >= ADDED then
       local own = source.added[place - ADDED]
@@ -64,7 +65,8 @@ do
       end
     end
     local h, l, sum = unpack('>I2I6I7', block, from * ENTRY + 1)
-    return h, l, sum + plus
+    local corrections = source.corrections
+    return h, l, sum + plus + corrections.plus[range_of(corrections.from, place)]
   end
 
   -- Returns the first of the entries from `low` to before `high` that satisfies a monotonic condition; `high` if there
@@ -180,7 +182,7 @@ do
     end
     local old, added, move = body.ranges, body.source.added, last - body.last
     local starts, moves, corrections = old.from, old.move, old.plus
-    local size = starts[1] and starts[1] < from and range_of(old, from - 1) or 0
+    local size = starts[1] and starts[1] < from and range_of(starts, from - 1) or 0
     local first, by, plus_of = { each(starts, 1, size) }, { each(moves, 1, size) }, { each(corrections, 1, size) }
     if #own > 0 then
       size = size + 1
@@ -190,7 +192,7 @@ do
       end
     end
     if to < body.last then
-      for i = range_of(old, to), #starts do
+      for i = range_of(starts, to), #starts do
         size = size + 1
         first[size], by[size], plus_of[size] = starts[i] + move, moves[i] - move, corrections[i] + plus
         if starts[i] < to then

@@ -6,8 +6,6 @@
 -- value: '>BI2I6' version and fresh, then '>I2I6 I2I6 I7 I7' the body
 
 do
-  local SIZE = 39
-
   -- Returns the windows as of now. After a clock was set back, they stay in the later window.
   local function rolled(limit, body, now)
     local period = limit.period
@@ -50,22 +48,6 @@ do
     return least(finish, END_OF_TIME)
   end
 
-  -- Returns what the values of all keys have in common that are counted in the current window, cached. `windows_before`
-  -- is their encoding in the previous one.
-  local function current_window(limit, now)
-    if not limit.current_window then
-      local period, start = limit.period, window_start(limit, now)
-      local before, fresh = start - period, least(start + period + period, END_OF_TIME)
-      local windows = struct.pack('>I2I6I2I6', period[1], period[2], start[1], start[2])
-      limit.current_window = {
-        start = start, fresh = fresh, windows = windows,
-        windows_before = struct.pack('>I2I6I2I6', period[1], period[2], before[1], before[2]),
-        head = struct.pack('>BI2I6', VERSION, fresh[1], fresh[2]) .. windows,
-      }
-    end
-    return limit.current_window
-  end
-
   -- Returns a counter after a debit or a refund, and what was granted.
   local function apply(counter, ask)
     if ask.action == DEBIT then
@@ -88,31 +70,6 @@ do
 
     fresh_at = function(limit, body)
       return expires_at(limit, body.start, body.previous, body.current)
-    end,
-
-    debit = function(limit, text, now, ask)
-      local window, previous, current, at = current_window(limit, now), 0, 0, ask.instant
-      if text then
-        local windows = text:sub(10, 25)
-        if #text ~= SIZE or text:byte() ~= VERSION then
-          return nil
-        elseif windows == window.windows then
-          previous, current = struct.unpack('>I7I7', text, 26)
-        elseif windows == window.windows_before then
-          previous = math.min(struct.unpack('>I7', text, 33), limit.count)
-        else
-          return nil
-        end
-      end
-      if not at or window.start <= at then
-        current = saturated(current + ask.cost)
-      elseif window.start <= at + limit.period then
-        previous = saturated(previous + ask.cost)
-      end
-      if current == 0 then
-        return nil
-      end
-      return window.head .. struct.pack('>I7I7', previous, current), window.fresh
     end,
 
     decide = function(limit, body, now, ask)

@@ -122,29 +122,42 @@ do
       index = index + number
     end
 
-    for i = range_of(ranges, body.first), #ranges.from do
+    -- Arranges stored entries with the same correction.
+    local function arrange(from, number, correction)
+      local rewritten = 0
+      if plus and plus ~= correction then
+        if is_few or number < SHORT then
+          rewritten = number
+        elseif absorbs then
+          rewritten, absorbs = number < ABSORBED + SHORT and number or ABSORBED, false
+        end
+      end
+      if rewritten > 0 then
+        rewrite(from, rewritten, correction)
+      end
+      if number > rewritten then
+        keep(from + rewritten, number - rewritten, correction)
+      end
+    end
+
+    for i = range_of(ranges.from, body.first), #ranges.from do
       local first = math.max(ranges.from[i], body.first)
-      local number = math.min(ranges.from[i + 1] or body.last, body.last) - first
-      local from, correction = first + ranges.move[i], ranges.plus[i]
-      if number > 0 and from >= ADDED then
-        for j = from - ADDED, from - ADDED + number - 1 do
+      local to, from = math.min(ranges.from[i + 1] or body.last, body.last), first + ranges.move[i]
+      to = to + ranges.move[i]
+      if from >= ADDED then
+        for j = from - ADDED, to - ADDED - 1 do
           local own = source.added[j]
-          put(pack('>I2I6', own.at[1], own.at[2]), own.sum + correction)
+          put(pack('>I2I6', own.at[1], own.at[2]), own.sum + ranges.plus[i])
         end
-      elseif number > 0 then
-        local rewritten = 0
-        if plus and plus ~= correction then
-          if is_few or number < SHORT then
-            rewritten = number
-          elseif absorbs then
-            rewritten, absorbs = number < ABSORBED + SHORT and number or ABSORBED, false
+      elseif from < to then
+        local stored_from, stored_plus = source.corrections.from, source.corrections.plus
+        for j = range_of(stored_from, from), #stored_from do
+          if from >= to then
+            break
           end
-        end
-        if rewritten > 0 then
-          rewrite(from, rewritten, correction)
-        end
-        if number > rewritten then
-          keep(from + rewritten, number - rewritten, correction)
+          local stop = math.min(stored_from[j + 1] or to, to)
+          arrange(from, stop - from, stored_plus[j] + ranges.plus[i])
+          from = stop
         end
       end
     end
@@ -201,15 +214,14 @@ do
   end
 
   local function load_trailer(body)
-    local key, from, ranges, at = body.source.key, HEADER + body.last * ENTRY, body.ranges, 1
-    local h, l, count = unpack('>I2I6I4', call('GETRANGE', key, from, from + 11))
+    local source, from, at = body.source, HEADER + body.last * ENTRY, 1
+    local h, l, count = unpack('>I2I6I4', call('GETRANGE', source.key, from, from + 11))
     local costless = wide(h, l)
     body.costless = costless ~= NO_INSTANT and costless
-    local text = call('GETRANGE', key, from + 12, from + 11 + count * 12)
-    local starts, move, plus = ranges.from, ranges.move, ranges.plus
+    local text = call('GETRANGE', source.key, from + 12, from + 11 + count * 12)
+    local starts, plus = source.corrections.from, source.corrections.plus
     for i = 1, count do
       starts[i], plus[i], at = unpack('>I4d', text, at)
-      move[i] = 0
     end
   end
 
@@ -227,7 +239,10 @@ do
     if count > 0 then
       local ranges, at = { from = { 0 }, move = { 0 }, plus = { 0 } }, wide(h, l)
       body = {
-        source = { key = key, start = text:sub(HEADER + 1), added = {}, ranges = ranges, form = form },
+        source = {
+          key = key, start = text:sub(HEADER + 1), corrections = { from = { 0 }, plus = { 0 } }, added = {},
+          ranges = ranges, form = form,
+        },
         first = first, last = first + count - 1, at = at, sum = sum, past = past,
         costless = form == NEWEST_COSTLESS and at, ranges = ranges,
       }

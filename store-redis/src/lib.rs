@@ -72,15 +72,15 @@
 //!
 //! - `config`, `url`: configuration and URL forms; `store`: the [`Store`](tollgate_core::store::Store) implementation;
 //!   `stats`: counters
-//! - `decide`: encodes requests for `decide.lua` and decodes its replies; `bucket_takes`: the same for plain takes from
-//!   buckets, which have faster scripts; `deltas`: applies deltas and exports the states in one call
+//! - `decide`: encodes requests for `decide.lua` and decodes its replies; `take`, `takes`: the same for plain takes, which
+//!   have short scripts; `deltas`: applies deltas and exports the states in one call;
+//!   `forget`: deletes their idempotency records
 //! - `places`: requests across several servers or slots; `snapshot`: export
 //! - `topology`: routes calls to servers and retries them; `server`, `connection`: shared connections; `eviction`:
 //!   whether a server may evict keys; `error`: failures
-//! - `script`, `script_call`, `stored_form`, `bucket`, `flow_value`, `key`, `reader`, `timing`: the parts of these
+//! - `script`, `script_call`, `script_limit`, `stored_form`, `flow_value`, `key`, `reader`, `timing`: the parts of these
 //! - `scripts/*.lua`: the scripts
 
-mod bucket;
 mod config;
 mod connection;
 mod decide;
@@ -88,11 +88,13 @@ mod deltas;
 mod error;
 mod eviction;
 mod flow_value;
+mod forget;
 mod key;
 mod places;
 mod reader;
 mod script;
 mod script_call;
+mod script_limit;
 mod server;
 mod snapshot;
 mod stats;

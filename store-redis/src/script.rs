@@ -96,13 +96,37 @@ const SHORT: [&str; 2] =
 const TAKE: &str = "@take\n";
 const READ: &str = "@read\n";
 
-/// Returns the block that decides a form of takes.
-fn block(form: TakeForm) -> String {
+/// What a block of `scripts/take` is made for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Purpose {
+    Takes,
+    Deltas,
+}
+
+impl Purpose {
+    /// Returns a block without the lines that are for another purpose only.
+    fn select(self, block: &str) -> String {
+        let (mut selected, mut is_kept) = (String::with_capacity(block.len()), true);
+        for line in block.split_inclusive('\n') {
+            match line.trim() {
+                "-- @only takes" => is_kept = self == Self::Takes,
+                "-- @only deltas" => is_kept = self == Self::Deltas,
+                "-- @always" => is_kept = true,
+                _ if is_kept => selected.push_str(line),
+                _ => {}
+            }
+        }
+        selected
+    }
+}
+
+/// Returns the block for a form of takes, or of deltas.
+fn block(form: TakeForm, purpose: Purpose) -> String {
     const FIELDS: [&str; 2] =
         [include_str!("../scripts/take/fields_start.lua"), include_str!("../scripts/take/fields_end.lua")];
     let fields = |algorithm: &str| [FIELDS[0], algorithm, FIELDS[1]].concat();
     let flow = include_str!("../scripts/take/flow.lua");
-    match form {
+    purpose.select(&match form {
         TakeForm::Flow => [include_str!("../scripts/take/flow_start.lua"), flow].concat(),
         TakeForm::BlockingFlow => [
             include_str!("../scripts/take/blocking_flow_start.lua"),
@@ -116,7 +140,15 @@ fn block(form: TakeForm) -> String {
         TakeForm::SlidingCounter => fields(include_str!("../scripts/take/sliding_counter.lua")),
         TakeForm::SlidingLog => include_str!("../scripts/take/sliding_log.lua").to_owned(),
         TakeForm::Lease => include_str!("../scripts/take/leases.lua").to_owned(),
-    }
+    })
+}
+
+/// Returns the blocks for several forms: a statement that chooses by `form`.
+fn blocks(forms: TakeForms, purpose: Purpose) -> String {
+    let forms = TakeForm::ALL.into_iter().filter(|form| forms.contains(*form));
+    let branches: Vec<_> =
+        forms.map(|form| format!("if form == {} then\n{}", form as u8, block(form, purpose))).collect();
+    branches.join("else") + "end\n"
 }
 
 fn short(forms: TakeForms, blocks: &str, decide: &str) -> Script {
@@ -158,7 +190,7 @@ pub(crate) fn check(form: TakeForm) -> &'static Script {
             _ => "local value = call('GET', key)\n",
         };
         let check = include_str!("../scripts/take/check.lua").replace(READ, read);
-        short(TakeForms::of(form), &block(form), &check)
+        short(TakeForms::of(form), &block(form, Purpose::Takes), &check)
     })
 }
 
@@ -166,11 +198,15 @@ pub(crate) fn check(form: TakeForm) -> &'static Script {
 pub(crate) fn takes(forms: TakeForms) -> &'static Script {
     static SCRIPTS: [OnceLock<Script>; 256] = [const { OnceLock::new() }; 256];
     SCRIPTS[usize::from(forms.0)].get_or_init(|| {
-        let forms_in_call = TakeForm::ALL.into_iter().filter(|form| forms.contains(*form));
-        let branches: Vec<_> =
-            forms_in_call.map(|form| format!("if form == {} then\n{}", form as u8, block(form))).collect();
-        let blocks = branches.join("else") + "end\n";
-        short(forms, &blocks, include_str!("../scripts/take/takes.lua"))
+        short(forms, &blocks(forms, Purpose::Takes), include_str!("../scripts/take/takes.lua"))
+    })
+}
+
+/// Returns the script that applies deltas on these forms.
+pub(crate) fn deltas(forms: TakeForms) -> &'static Script {
+    static SCRIPTS: [OnceLock<Script>; 256] = [const { OnceLock::new() }; 256];
+    SCRIPTS[usize::from(forms.0)].get_or_init(|| {
+        short(forms, &blocks(forms, Purpose::Deltas), include_str!("../scripts/take/deltas.lua"))
     })
 }
 
@@ -186,8 +222,6 @@ macro_rules! scripts {
 }
 
 scripts! {
-    /// Returns the script that applies debits to buckets and returns their states.
-    bucket_debits = "../scripts/stored_format.lua", "../scripts/bucket.lua", "../scripts/bucket_debits.lua";
     /// Returns the script that reads a stored state.
     export = "../scripts/instant.lua", "../scripts/export.lua";
     /// Returns the script that deletes an idempotency record.

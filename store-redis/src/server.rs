@@ -7,7 +7,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use deadpool_redis::{Hook, Manager, Pool, Runtime, Timeouts};
-use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, PushInfo, PushKind, Value};
+use redis::{
+    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, Pipeline, PushInfo, PushKind, Value,
+};
 use tokio::time::{Instant, timeout_at};
 use tollgate_core::{ErrorKind, StoreError};
 
@@ -50,6 +52,17 @@ impl Connector {
     pub(crate) fn query_deadline(&self) -> Instant {
         in_future(self.options.connect_timeout)
     }
+}
+
+/// What is sent together, so that no other command comes in between.
+#[derive(Clone, Copy)]
+enum Packet<'a> {
+    /// A command, after `ASKING` if `asking`.
+    Command {
+        command: &'a Cmd,
+        asking: bool,
+    },
+    Pipeline(&'a Pipeline),
 }
 
 /// One server.
@@ -150,9 +163,11 @@ impl Server {
         deadline: Instant,
     ) -> Result<Value, Fault> {
         let counters = &self.counters;
-        match self.send(&call.evalsha(), asking, deadline, &counters.calls).await {
+        let packet = Packet::Command { command: &call.evalsha(), asking };
+        match self.send(packet, deadline, &counters.calls).await {
             Err(Fault::Refused(error::Refusal::NoScript)) => {
-                self.send(&call.eval(), asking, deadline, &counters.script_loads).await
+                let packet = Packet::Command { command: &call.eval(), asking };
+                self.send(packet, deadline, &counters.script_loads).await
             }
             reply => reply,
         }
@@ -160,17 +175,16 @@ impl Server {
 
     /// Sends a command that finds the servers.
     pub(crate) async fn query(&self, command: &Cmd, deadline: Instant) -> Result<Value, Fault> {
-        self.send(command, false, deadline, &self.counters.topology_queries).await
+        self.send(Packet::Command { command, asking: false }, deadline, &self.counters.topology_queries).await
     }
 
-    /// Sends a command and waits for its reply until `deadline`. Increments `sent` once it is sent.
-    async fn send(
-        &self,
-        command: &Cmd,
-        asking: bool,
-        deadline: Instant,
-        sent: &Counter,
-    ) -> Result<Value, Fault> {
+    /// Deletes keys by these commands, which are sent together.
+    pub(crate) async fn delete(&self, commands: &Pipeline, deadline: Instant) -> Result<(), Fault> {
+        self.send(Packet::Pipeline(commands), deadline, &self.counters.deletions).await.map(drop)
+    }
+
+    /// Sends a packet and waits for the reply until `deadline`. Increments `sent` once it is sent.
+    async fn send(&self, packet: Packet<'_>, deadline: Instant, sent: &Counter) -> Result<Value, Fault> {
         let shared = self.connection();
         let (mut connection, id) = shared.get(deadline).await?;
         if now() >= deadline {
@@ -180,15 +194,19 @@ impl Server {
         let in_flight = shared.start(id);
         sent.increment();
         let reply = async {
-            if !asking {
-                return connection.send_packed_command(command).await;
+            // The replies to a pipeline as values: its error would not contain the address of a redirect.
+            match packet {
+                Packet::Command { command, asking: false } => connection.send_packed_command(command).await,
+                Packet::Command { command, asking: true } => {
+                    let mut both = Pipeline::with_capacity(2);
+                    both.cmd("ASKING").add_command(command.clone());
+                    let mut replies = connection.send_packed_commands(&both, 0, 2).await?;
+                    Ok(replies.pop().unwrap_or(Value::Nil))
+                }
+                Packet::Pipeline(commands) => {
+                    connection.send_packed_commands(commands, 0, commands.len()).await.map(Value::Array)
+                }
             }
-            // As one pipeline, so that no other command comes in between.
-            let mut both = redis::Pipeline::with_capacity(2);
-            both.cmd("ASKING").add_command(command.clone());
-            // As values: an error of the pipeline would not contain the address of a redirect.
-            let mut replies = connection.send_packed_commands(&both, 0, 2).await?;
-            Ok(replies.pop().unwrap_or(Value::Nil))
         };
         let reply = match timeout_at(deadline, reply).await {
             Ok(Ok(value)) => value.extract_error(),

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Counters of a [`RedisStore`](crate::RedisStore) since it was created. All clones of a store share them.
 ///
 /// Each request or batch is one script call per server, so `calls` plus `script_loads` is the number of round trips
-/// that decisions took. The other counters are normally close to zero.
+/// that decisions and deltas took; `deletions` need one each. The other counters are normally close to zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
@@ -29,6 +29,9 @@ pub struct Stats {
     pub failovers: u64,
     /// Commands sent to find the servers (`ROLE`, `SENTINEL GET-MASTER-ADDR-BY-NAME`, `CLUSTER SLOTS`).
     pub topology_queries: u64,
+    /// Pipelines of commands that deleted idempotency records of answered calls
+    /// ([`Store::forget_idempotency_keys`](tollgate_core::store::Store::forget_idempotency_keys)).
+    pub deletions: u64,
     /// Servers found to evict keys: `maxmemory` is set, and `maxmemory-policy` is not `noeviction`. Limits on such a
     /// server may be exceeded. Each server is checked when a connection to it is taken into use, if its user may call
     /// `INFO`.
@@ -47,6 +50,7 @@ pub(crate) struct Counters {
     pub(crate) redirects: Counter,
     pub(crate) failovers: Counter,
     pub(crate) topology_queries: Counter,
+    pub(crate) deletions: Counter,
     pub(crate) evicting_servers: Counter,
 }
 
@@ -76,6 +80,7 @@ impl Counters {
             redirects: self.redirects.get(),
             failovers: self.failovers.get(),
             topology_queries: self.topology_queries.get(),
+            deletions: self.deletions.get(),
             evicting_servers: self.evicting_servers.get(),
         }
     }

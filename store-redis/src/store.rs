@@ -12,17 +12,20 @@ use tollgate_core::store::{
     apply_then_export, decide_across, decide_batch_across, decide_detached_across,
 };
 use tollgate_core::{
-    Charge, Clock, Decision, ErrorKind, Key, Limit, Observer, Request, StoreError, Time, Verdict,
+    Charge, Clock, Decision, ErrorKind, IdempotencyKey, Key, Limit, Observer, Request, StoreError, Time,
+    Verdict,
 };
 
 use crate::eviction::Reports;
+use crate::forget::RepeatedCalls;
 use crate::key::KeyNames;
+use crate::script_call::ScriptCall;
 use crate::server::{Connector, in_future};
 use crate::stats::{Counters, Stats};
 use crate::takes;
 use crate::timing::Timing;
-use crate::topology::{Place, Topology};
-use crate::{Config, decide, deltas, error, snapshot};
+use crate::topology::{Place, ScriptReply, Topology};
+use crate::{Config, decide, deltas, error, forget, snapshot};
 
 /// The most charges in one script call: enough to make its overhead per charge small, and few enough not to block the
 /// server for more than a millisecond or two.
@@ -41,6 +44,7 @@ pub(crate) struct Inner {
     pub(crate) topology: Topology,
     pub(crate) names: KeyNames,
     pub(crate) timing: Timing,
+    pub(crate) repeated_calls: RepeatedCalls,
     call_timeout: Duration,
     counters: Arc<Counters>,
     reports: Arc<Reports>,
@@ -60,7 +64,8 @@ impl RedisStore {
         connector: &Connector,
     ) -> Self {
         let (counters, reports) = (Arc::clone(connector.counters()), Arc::clone(connector.reports()));
-        let inner = Inner { topology, names: KeyNames::new(prefix), timing, call_timeout, counters, reports };
+        let (names, repeated_calls) = (KeyNames::new(prefix), RepeatedCalls::default());
+        let inner = Inner { topology, names, timing, repeated_calls, call_timeout, counters, reports };
         Self { inner: Arc::new(inner) }
     }
 
@@ -94,6 +99,21 @@ impl Inner {
         in_future(self.call_timeout)
     }
 
+    /// Runs the script call of these runs.
+    pub(crate) async fn run(
+        &self,
+        place: Place,
+        call: &ScriptCall,
+        runs: &[Run<'_>],
+        deadline: Instant,
+    ) -> Result<ScriptReply, StoreError> {
+        let reply = self.topology.run(place, call, deadline).await?;
+        if reply.was_repeated() {
+            self.repeated_calls.add(runs.iter().filter_map(|run| run.request().idempotency_key()));
+        }
+        Ok(reply)
+    }
+
     /// Decides runs whose charges live in one place, in order.
     pub(crate) async fn decide_at(
         &self,
@@ -122,7 +142,7 @@ impl Inner {
     ) -> Result<Vec<Result<RunVerdict, StoreError>>, StoreError> {
         if let ([run], Some(call)) = (runs, takes::request_call(runs, &self.names, &self.timing, now)) {
             let name = run.request().charges().first().map_or("", |charge| charge.limit().name());
-            let reply = self.topology.run(place, &call, deadline).await;
+            let reply = self.run(place, &call, runs, deadline).await;
             let reply = reply.map_err(|error| error::of_charge(error, name))?;
             return match takes::verdict(run, reply.value(), reply.server()) {
                 Some(verdict) => Ok(vec![verdict]),
@@ -157,7 +177,7 @@ impl Inner {
         deadline: Instant,
     ) -> Result<Vec<Result<RunVerdict, StoreError>>, StoreError> {
         let call = takes::call(runs, &self.names, &self.timing, now);
-        let reply = self.topology.run(place, &call, deadline).await?;
+        let reply = self.run(place, &call, runs, deadline).await?;
         let decided = takes::verdicts(runs, reply.value(), reply.server());
         let undecided = runs.iter().zip(&decided).filter(|(_, decided)| decided.is_none());
         let left: Vec<_> = undecided.map(|(run, _)| *run).collect();
@@ -177,7 +197,7 @@ impl Inner {
         deadline: Instant,
     ) -> Result<Vec<Result<RunVerdict, StoreError>>, StoreError> {
         let call = decide::call(runs, &self.names, &self.timing, now)?;
-        let reply = self.topology.run(place, &call, deadline).await?;
+        let reply = self.run(place, &call, runs, deadline).await?;
         Ok(decide::verdicts(runs, reply.bytes().unwrap_or_default(), reply.server()))
     }
 }
@@ -299,5 +319,9 @@ impl Store for RedisStore {
             Some(place) => boxed(deltas::apply(&self.inner, place, request, now)).await,
             None => boxed(apply_then_export(self, request, now)).await,
         }
+    }
+
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        boxed(forget::forget(&self.inner, answered)).await;
     }
 }

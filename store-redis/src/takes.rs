@@ -21,7 +21,7 @@ use crate::{decide, error};
 pub(crate) type Decided<T> = Option<Result<T, StoreError>>;
 
 /// In a reply: the general script has to decide.
-const GENERAL: i64 = -1;
+pub(crate) const GENERAL: i64 = -1;
 
 pub(crate) fn has_duplicates(keys: &[Vec<u8>]) -> bool {
     let mut seen = HashSet::with_capacity(keys.len());
@@ -105,13 +105,12 @@ pub(crate) fn call(runs: &[Run<'_>], names: &KeyNames, timing: &Timing, now: Tim
             keys.push(names.idempotency_record(first.key(), key));
         }
         keys.extend(charges.iter().map(|charge| names.state(charge)));
-        let takes: Vec<_> = charges.iter().filter_map(|charge| Take::of(charge, timing)).collect();
-        let group = Group { count: run.count(), has_record: key.is_some(), takes, runs: 1 };
-        if let Some((last, position)) = last.as_mut().filter(|(last, _)| last.takes_in(&group)) {
+        if let Some((last, position)) = last.as_mut().filter(|(last, _)| last.takes_in(run, timing)) {
             last.runs += 1;
             input[*position..*position + 2].copy_from_slice(&last.runs.to_le_bytes());
             continue;
         }
+        let group = Group::of(run, timing);
         input.extend_from_slice(&group.count.to_le_bytes());
         input.extend_from_slice(&u16::try_from(charges.len()).unwrap_or(u16::MAX).to_le_bytes());
         let position = input.len();
@@ -138,11 +137,21 @@ struct Group {
 }
 
 impl Group {
-    fn takes_in(&self, next: &Self) -> bool {
-        (self.count, self.has_record) == (next.count, next.has_record)
-            && self.takes == next.takes
+    fn of(run: &Run<'_>, timing: &Timing) -> Self {
+        let has_record = run.request().idempotency_key().is_some();
+        Self { count: run.count(), has_record, takes: takes(run, timing).collect(), runs: 1 }
+    }
+
+    fn takes_in(&self, run: &Run<'_>, timing: &Timing) -> bool {
+        (self.count, self.has_record) == (run.count(), run.request().idempotency_key().is_some())
+            && takes(run, timing).eq(self.takes.iter().copied())
             && self.runs < u16::MAX
     }
+}
+
+/// Returns the takes of a run that [is plain](is_plain).
+fn takes(run: &Run<'_>, timing: &Timing) -> impl Iterator<Item = Take> {
+    run.request().charges().iter().filter_map(|charge| Take::of(charge, timing))
 }
 
 /// Decodes the reply of `takes.lua`.
@@ -210,7 +219,7 @@ fn time_and_value(reply: &Value) -> Option<(Time, &[u8])> {
 }
 
 /// Reads a time in microseconds and nanoseconds.
-fn read_time(reader: &mut Reader<'_>) -> Option<Time> {
+pub(crate) fn read_time(reader: &mut Reader<'_>) -> Option<Time> {
     let (micros, nanos) = (flow_value::whole(*reader.array()?)?, flow_value::whole(*reader.array()?)?);
     Some(time(micros, nanos))
 }

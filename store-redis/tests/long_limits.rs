@@ -8,9 +8,9 @@ use libtest_mimic::{Arguments, Trial};
 use tokio::runtime::{Handle, Runtime};
 use tokio::sync::OnceCell;
 use tollgate_conformance::{Pure, Seed};
-use tollgate_core::store::{Run, Store};
+use tollgate_core::store::{Run, State, Store};
 use tollgate_core::{
-    Action, AlgorithmKind, Charge, Decision, Key, LeaseId, Limit, LimitBuilder, Request, Time,
+    Action, AlgorithmKind, Charge, Decision, IdempotencyKey, Key, LeaseId, Limit, LimitBuilder, Request, Time,
 };
 use tollgate_store_redis::{Config, RedisStore};
 use tollgate_testkit::Redis;
@@ -70,6 +70,10 @@ fn windows(with: fn(LimitBuilder) -> LimitBuilder) -> Vec<LimitBuilder> {
         with(Limit::per(999_999_937, ODD)),
         with(Limit::per(9, ODD)),
         with(Limit::per(1_000_003, NEARLY_A_YEAR)),
+        // The longest and the shortest periods of the short scripts, and one that sub-buckets do not divide.
+        with(Limit::per(Limit::MAX_COUNT, Duration::from_secs(1_125_899))),
+        with(Limit::per(1_009, Duration::from_millis(1))),
+        with(Limit::per(77, Duration::from_micros(1_000_003))),
     ]
 }
 
@@ -218,15 +222,39 @@ async fn replay(name: &str, sample: &Sample, seed: u64, shape: Shape, store: &Re
             (restarts, now) = (restarts + 1, shape.start);
         }
         let namespace = format!("{name}:{restarts}");
-        let entity = ENTITIES[usize::try_from(random.below(keys)).unwrap_or(0)];
+        let entity = |random: &mut Seed| ENTITIES[usize::try_from(random.below(keys)).unwrap_or(0)];
+        let one = entity(&mut random);
         let count = if random.once_in(5) { 1 + random.below(3) } else { 1 };
+        let has_deltas = random.once_in(3) && !shape.dense;
         let charges: Vec<_> = (0..count)
             .map(|_| {
                 let limit = if random.once_in(6) { random.pick(&sample.limits) } else { era };
-                ask(limit.charge(Key::new(&namespace, entity)), now, &mut random, shape)
+                let entity = if has_deltas { entity(&mut random) } else { one };
+                let charge = ask(limit.charge(Key::new(&namespace, entity)), now, &mut random, shape);
+                if has_deltas { delta(charge, now, &mut random) } else { charge }
             })
             .collect();
         if charges.iter().any(|charge| charge.supported().is_err()) {
+            continue;
+        }
+        if has_deltas {
+            let request = Request::new(&charges).with_idempotency_key(IdempotencyKey::unique());
+            let exports = store.apply_deltas(request, now).await.expect("the states");
+            assert!(pure.decide(&charges, now).is_allowed());
+            for (charge, export) in charges.iter().zip(&exports) {
+                let peek = charge.limit().charge(charge.key()).with_cost(0);
+                let state = export.state.as_ref();
+                let mut state = state.map_or_else(State::default, |state| {
+                    State::from_snapshot(charge.limit(), state).expect("a valid state")
+                });
+                // A peek may change a state: not that of the trace.
+                let expected = pure.clone().decide(&[peek], now).decisions()[0].raw();
+                assert_eq!(
+                    state.apply(&peek, export.at).raw(),
+                    expected,
+                    "step {step} of seed {seed} at {now}, restart {restarts}, deltas: {charges:?}"
+                );
+            }
             continue;
         }
         let decisions = if random.once_in(10) {
@@ -283,6 +311,18 @@ fn next(now: Time, random: &mut Seed, limit: &Limit, shape: Shape) -> Time {
         8 if shape.back => now - span(random, limit) / 100,
         _ => now + span(random, limit),
     }
+}
+
+/// Makes a debit or a refund of a charge, mostly of the recent past.
+fn delta<'a>(charge: Charge<'a>, now: Time, random: &mut Seed) -> Charge<'a> {
+    let span = span(random, charge.limit());
+    let at = match random.below(8) {
+        0 => None,
+        1 => Some(now + span),
+        _ => Some(now - span),
+    };
+    let refund = random.once_in(4);
+    charge.with_action(if refund { Action::Refund { at } } else { Action::Debit { at } })
 }
 
 fn ask<'a>(charge: Charge<'a>, now: Time, random: &mut Seed, shape: Shape) -> Charge<'a> {

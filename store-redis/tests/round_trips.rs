@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate_core::store::{Run, Store};
-use tollgate_core::{Action, Charge, IdempotencyKey, Limit, Request, Time, Verdict};
+use tollgate_core::{Action, AlgorithmKind, Charge, IdempotencyKey, Key, Limit, Request, Time, Verdict};
 use tollgate_store_redis::RedisStore;
 use tollgate_testkit::Redis;
 
@@ -193,7 +193,9 @@ async fn a_batch_of_deltas_is_one_call_and_so_is_its_repetition() {
     let entities = entities(250);
     let uneven = Limit::per_hour(77).burst(30).build("uneven").expect("valid");
     let fixed = Limit::per_hour(2_000).fixed_window().build("fixed").expect("valid");
-    for limit in [bucket(), uneven, fixed, window(), log()] {
+    let counter = Limit::per_hour(2_000).sliding_counter(60).build("counter").expect("valid");
+    let by_interval = Limit::per_hour(2_000).refill_by_interval().build("by interval").expect("valid");
+    for limit in [bucket(), uneven, fixed, window(), counter, by_interval, log()] {
         // One second ago, by the server's clock.
         let ago =
             fixture.decide(&[limit.charge("first").with_cost(0)]).await.decided_at() - Duration::from_secs(1);
@@ -210,13 +212,38 @@ async fn a_batch_of_deltas_is_one_call_and_so_is_its_repetition() {
         let key = IdempotencyKey::unique();
         for which in ["the first", "its repetition"] {
             apply(key).await;
-            assert_eq!(fixture.calls().await, ONE, "{}, {which}", limit.name());
+            let commands = fixture.commands().await;
+            assert_eq!(commands.get("evalsha"), Some(&1), "{}, {which}", limit.name());
+            // The general script reads one state after the other.
+            let is_general = limit.kind() == AlgorithmKind::SlidingLog;
+            assert_eq!(commands.contains_key("mget"), !is_general, "{}, {which}", limit.name());
         }
         let charges: Vec<_> = charges.iter().map(|charge| charge.with_cost(0)).collect();
         let peek = Request::new(&charges).with_idempotency_key(IdempotencyKey::unique());
         assert_eq!(fixture.store.apply_deltas(peek, NOW).await.expect("states").len(), charges.len());
         assert_no_writes(&fixture.commands().await, 1);
     }
+}
+
+#[tokio::test]
+async fn hundreds_of_deltas_are_forgotten_by_one_command() {
+    let fixture = Fixture::start().await;
+    let (limit, entities) = (bucket(), (0..300).map(|entity| format!("user:{entity}")));
+    let deltas: Vec<_> = entities.map(|entity| (entity, IdempotencyKey::unique())).collect();
+    for (entity, key) in &deltas {
+        let charges = [limit.charge(entity).with_action(Action::Debit { at: None })];
+        let request = Request::new(&charges).with_idempotency_key(*key);
+        fixture.store.apply_deltas(request, NOW).await.expect("states");
+    }
+    fixture.commands().await;
+    let deltas: Vec<_> = deltas.iter().map(|(entity, key)| (Key::from(entity), *key)).collect();
+    fixture.store.forget_idempotency_keys(&deltas).await;
+    fixture.store.forget_idempotency_keys(&[]).await;
+    assert_eq!(fixture.commands().await, BTreeMap::from([("unlink".to_owned(), 1)]));
+    assert_eq!(fixture.store.stats().deletions, 1);
+    let left = fixture.redis.call(&["KEYS", "*"]).await.texts();
+    assert_eq!(left.len(), deltas.len(), "one state for each entity, and no record: {left:?}");
+    assert!(left.iter().all(|name| name.contains(limit.name())), "{left:?}");
 }
 
 #[tokio::test]

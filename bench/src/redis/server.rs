@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ::redis::aio::MultiplexedConnection;
 use ::redis::{AsyncConnectionConfig, Client, cmd};
+use tempfile::TempDir;
 
 use super::subject::{Failure, Place};
 use crate::crowding;
@@ -24,14 +25,23 @@ pub struct Server {
 }
 
 /// A server process that is killed on drop.
-struct Own(Child);
+struct Own {
+    process: Child,
+    /// Its files, deleted after it has ended.
+    _files: TempDir,
+}
 
 impl Drop for Own {
     fn drop(&mut self) {
         // It has nothing to save. An error means that it has already ended.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a process does not signal that it is ready")]
+fn pause() {
+    thread::sleep(BETWEEN_ATTEMPTS);
 }
 
 /// Opens a connection with a response timeout that is met on a busy machine, too. Its cost does not depend on its
@@ -45,17 +55,35 @@ pub async fn connect(url: &str) -> Result<MultiplexedConnection, Failure> {
 impl Server {
     /// Connects to the server at `url`, or starts one.
     pub async fn open(url: Option<String>) -> Result<Self, Failure> {
-        let Some(url) = url else { return Self::start().await };
+        let Some(url) = url else { return Self::start(&[]).await };
         let server = Self { url, own: None };
         server.ping().await?;
         Ok(server)
     }
 
-    async fn start() -> Result<Self, Failure> {
+    /// Starts a cluster of one node, which serves all slots.
+    pub async fn start_cluster() -> Result<Self, Failure> {
+        let server = Self::start(&["--cluster-enabled", "yes"]).await?;
+        let mut connection = server.connect().await?;
+        cmd("CLUSTER").arg("ADDSLOTSRANGE").arg(0).arg(16_383).exec_async(&mut connection).await?;
+        for _ in 0..ATTEMPTS {
+            let info: String = cmd("CLUSTER").arg("INFO").query_async(&mut connection).await?;
+            if info.contains("cluster_state:ok") {
+                return Ok(server);
+            }
+            pause();
+        }
+        Err("the cluster does not serve its slots".into())
+    }
+
+    async fn start(arguments: &[&str]) -> Result<Self, Failure> {
         // Another process could take the port before the server does; that is unlikely enough.
         let port = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port().to_string();
-        let child = Command::new("redis-server")
-            .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
+        let files = tempfile::tempdir()?;
+        let process = Command::new("redis-server")
+            .args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir"])
+            .arg(files.path())
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .spawn()
@@ -67,19 +95,19 @@ impl Server {
                 }
                 _ => format!("cannot start redis-server: {error}"),
             })?;
-        let server = Self { url: format!("redis://127.0.0.1:{port}"), own: Some(Own(child)) };
+        let own = Own { process, _files: files };
+        let server = Self { url: format!("redis://127.0.0.1:{port}"), own: Some(own) };
         server.wait_until_ready().await?;
         Ok(server)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the process does not signal that it is ready")]
     async fn wait_until_ready(&self) -> Result<(), Failure> {
         let mut reply = self.ping().await;
         for _ in 0..ATTEMPTS {
             if reply.is_ok() {
                 break;
             }
-            thread::sleep(BETWEEN_ATTEMPTS);
+            pause();
             reply = self.ping().await;
         }
         reply
@@ -102,7 +130,7 @@ impl Server {
 
     /// Returns how long the server has waited for a processor so far. Zero if it was not started by this process.
     pub fn waited(&self) -> Duration {
-        self.own.as_ref().map_or(Duration::ZERO, |own| crowding::waited_by(own.0.id()))
+        self.own.as_ref().map_or(Duration::ZERO, |own| crowding::waited_by(own.process.id()))
     }
 
     /// Removes the keys of the run.

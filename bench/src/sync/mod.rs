@@ -6,11 +6,13 @@
 //! - `local`: the time of a decision, beside the memory store and a peer
 //! - `central`: the same checks on Redis
 //! - `rounds`: sync rounds with many dirty keys, on Redis and on Cassandra
+//! - `records`: what a cluster keeps of a node besides the states
 //! - `overload`: ten nodes at three times their limit
 
 mod central;
 mod local;
 mod overload;
+mod records;
 mod rounds;
 
 use crate::measure::Plan;
@@ -30,6 +32,7 @@ fn measure(plan: Plan, cassandra: bool) -> Result<(), Failure> {
     local::measure(plan, &server, &mut findings)?;
     race::block_on(central::measure(plan, &server, &mut findings))?;
     rounds::on_redis(plan, &server, &mut findings)?;
+    records::measure(plan, &mut findings)?;
     overload::measure(plan, &server, &mut findings)?;
     if cassandra {
         rounds::on_cassandra(plan, &mut findings)?;
@@ -47,6 +50,8 @@ fn measure(plan: Plan, cassandra: bool) -> Result<(), Failure> {
     central::print(&findings);
     println!("\na sync round of many dirty keys; best of {rounds} rounds\n");
     rounds::print(&findings, cassandra);
+    println!("\nwhat a cluster keeps of a node besides the states; the most of {rounds} sync rounds\n");
+    records::print(&findings);
     println!("\nten nodes at three times their limit on Redis, as fractions of the limit\n");
     overload::print(&findings);
     findings.conclude(&claims(cassandra));
@@ -85,6 +90,8 @@ fn claims(cassandra: bool) -> Vec<Claim> {
         let rows = rounds::ROWS;
         claims.push(same(Kind::Absolute, "transactions-per-key", "cassandra", rows, rows, rounds::CALLS));
     }
+    let node = records::NODE;
+    claims.push(same(Kind::Absolute, "sync-records-bytes-per-node", "cluster", node, node, records::BYTES));
     let (deltas, overshoot) = (overload::DELTAS, overload::OVERSHOOT);
     claims.push(same(Kind::Absolute, "overshoot-10-nodes-3x-redis", "limit", deltas, deltas, overshoot));
     claims

@@ -90,7 +90,9 @@ async fn apply_deltas(fixture: &Fixture<AnyStore>, sample: &Sample, random: &mut
         assert!(refused.is_err(), "a concurrency limit has leases, not deltas");
         return;
     }
-    let states = fixture.apply_deltas(IdempotencyKey::unique(), &[charge]).await;
+    let key = IdempotencyKey::unique();
+    let states = fixture.apply_deltas(key, &[charge]).await;
+    fixture.store().forget_idempotency_keys(&[(charge.key(), key)]).await;
     assert!(pure.decide(&[charge], fixture.now()).is_allowed());
     assert_exported(&charge, &states[0], pure, fixture.now(), "apply_deltas");
 }

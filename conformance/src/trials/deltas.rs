@@ -21,8 +21,13 @@ pub(super) fn plan<S: Store + 'static>(plan: &mut Plan<S>) {
     plan.each("apply_deltas", apply_deltas);
 }
 
+pub(super) fn plan_forgetting<S: Store + 'static>(plan: &mut Plan<S>) {
+    plan.each("forgotten_deltas_keep_their_effect", forgotten);
+}
+
 pub(super) fn plan_repetitions<S: Store + 'static>(plan: &mut Plan<S>) {
     plan.each("deltas_are_applied_once", applied_once);
+    plan.each("forgotten_deltas_are_the_named_ones", forgotten_by_name);
 }
 
 /// Debits and refunds of now and of earlier instants, on one entity and on several, between checks, while parameters
@@ -88,6 +93,62 @@ async fn applied_once<S: Store>(mut fixture: Fixture<S>, Sample { limit, .. }: S
         }
         let other = [fixture.charge(&limit, "one")];
         let _ = fixture.agrees(&mut pure, &other, "after deltas that are applied once").await;
+    }
+}
+
+/// Forgetting changes no state and prevents no later call, whether the key was used, was forgotten before, or never
+/// existed.
+async fn forgotten<S: Store>(mut fixture: Fixture<S>, Sample { limit, .. }: Sample) {
+    let debit = Action::Debit { at: Some(fixture.now()) };
+    if limit.kind() == AlgorithmKind::Concurrency {
+        return fixture.refused(&limit, debit).await;
+    }
+    fixture.advance(Duration::from_millis(1));
+    let mut pure = Pure::default();
+    for round in 0..4 {
+        let key = IdempotencyKey::unique();
+        let charges = ["one", "two", "one"]
+            .map(|entity| fixture.charge(&limit, entity).with_cost(1).with_action(debit));
+        let _ = fixture.apply_deltas(key, &charges).await;
+        assert!(pure.decide(&charges, fixture.now()).is_allowed());
+        let first = charges[0].key();
+        let unknown = (fixture.charge(&limit, "three").key(), IdempotencyKey::unique());
+        fixture.store().forget_idempotency_keys(&[(first, key), unknown, (first, key)][..round]).await;
+        for charge in &charges {
+            let exported = fixture.export_of(charge).await;
+            assert_exported(charge, &exported, &mut pure, fixture.now(), "after deltas that were forgotten");
+        }
+        for entity in ["one", "three"] {
+            let check = [fixture.charge(&limit, entity)];
+            let _ = fixture.agrees(&mut pure, &check, "after deltas that were forgotten").await;
+        }
+    }
+}
+
+/// Other deltas are still recognized, also those of the same entity.
+async fn forgotten_by_name<S: Store>(mut fixture: Fixture<S>, Sample { limit, .. }: Sample) {
+    let debit = Action::Debit { at: Some(fixture.now()) };
+    if limit.kind() == AlgorithmKind::Concurrency {
+        return fixture.refused(&limit, debit).await;
+    }
+    fixture.advance(Duration::from_millis(1));
+    let charges = [fixture.charge(&limit, "one").with_cost(2).with_action(debit)];
+    let keys = [(); 3].map(|()| IdempotencyKey::unique());
+    let mut pure = Pure::default();
+    for key in keys {
+        let _ = fixture.apply_deltas(key, &charges).await;
+        assert!(pure.decide(&charges, fixture.now()).is_allowed());
+    }
+    fixture.store().forget_idempotency_keys(&[(charges[0].key(), keys[1])]).await;
+    for key in [keys[0], keys[2]] {
+        let states = fixture.apply_deltas(key, &charges).await;
+        assert_exported(
+            &charges[0],
+            &states[0],
+            &mut pure,
+            fixture.now(),
+            "a repetition after another was forgotten",
+        );
     }
 }
 

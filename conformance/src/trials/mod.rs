@@ -108,6 +108,7 @@ pub(crate) fn all<S: Store + 'static>(replay_steps: usize) -> Vec<PlannedTrial<S
     clock::plan(plan.requiring(&[EXACT]));
     debit::plan(plan.requiring(&[EXACT]));
     deltas::plan(plan.requiring(&[EXACT]));
+    deltas::plan_forgetting(plan.requiring(&[EXACT, SNAPSHOTS]));
     deltas::plan_repetitions(plan.requiring(&[EXACT, IDEMPOTENCY_KEYS]));
     expiry::plan(plan.requiring(&[SNAPSHOTS]));
     expiry::plan_growth(plan.requiring(&[COUNTED_STATES]));

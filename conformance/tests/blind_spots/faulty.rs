@@ -9,7 +9,7 @@ use tollgate_core::store::{
     Capability, Export, IdempotencyRetention, Run, RunVerdict, State, Store, Tat, decide_one_by_one, settle,
     state_indexes,
 };
-use tollgate_core::{AlgorithmKind, Charge, Key, Limit, Request, StoreError, Time, Verdict};
+use tollgate_core::{AlgorithmKind, Charge, IdempotencyKey, Key, Limit, Request, StoreError, Time, Verdict};
 
 /// What is wrong with a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +31,8 @@ pub(crate) enum Fault {
     ForgetsFresh,
     /// It claims to recognize idempotency keys, and does not.
     ClaimsIdempotency,
+    /// All states are dropped with forgotten deltas.
+    ForgetsStates,
 }
 
 type States = HashMap<Vec<u8>, State>;
@@ -149,6 +151,12 @@ impl Store for Faulty {
         let stored = self.lock();
         let state = stored.get(&self.name(limit, key)).filter(|state| !state.is_fresh(now));
         Ok(Export { state: state.map(|state| state.snapshot(limit)), at: now })
+    }
+
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        if self.fault == Fault::ForgetsStates && !answered.is_empty() {
+            self.lock().clear();
+        }
     }
 }
 

@@ -62,6 +62,12 @@ fn a_store_that_only_claims_idempotency_is_noticed() {
     assert!(!failed(Fault::ClaimsIdempotency, "deltas_are_applied_once").is_empty());
 }
 
+#[test]
+fn a_store_that_forgets_states_with_deltas_is_noticed() {
+    let failed = failed(Fault::ForgetsStates, "forgotten_deltas");
+    assert!(failed.len() >= 17, "under every algorithm with deltas: {failed:?}");
+}
+
 /// The contract lets a store drop the state of a bucket that is full again, so the trials accept it.
 #[test]
 fn a_store_that_forgets_fresh_states_passes() {

@@ -53,6 +53,12 @@ impl WindowLimit<'_> {
         }
     }
 
+    /// Returns whether windows slide.
+    #[inline]
+    pub fn is_sliding(&self) -> bool {
+        matches!(self.0, Kind::Sliding(_))
+    }
+
     #[inline]
     fn count(&self) -> u32 {
         match self.0 {

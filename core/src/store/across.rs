@@ -52,6 +52,12 @@ pub async fn decide_batch_across<S: Places>(
             scattered.push(index);
         }
     }
+    if let [(place, indexes)] = &places[..]
+        && indexes.len() == batch.len()
+    {
+        // Nearly all batches: nothing has to be copied and sorted.
+        return store.decide_runs(place, batch, now).await;
+    }
     let together = join_all(places.into_iter().map(|(place, indexes)| async move {
         let runs: Vec<_> = indexes.iter().map(|index| batch[*index]).collect();
         let decided = store.decide_runs(&place, &runs, now).await;

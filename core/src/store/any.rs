@@ -8,7 +8,7 @@ use core::future::Future;
 use async_trait::async_trait;
 
 use super::{Capability, Export, ImmediateStore, Run, RunVerdict, Store};
-use crate::charge::{Charge, Request};
+use crate::charge::{Charge, IdempotencyKey, Request};
 use crate::clock::Clock;
 use crate::decision::{Decision, Verdict};
 use crate::error::StoreError;
@@ -38,6 +38,8 @@ pub trait DynStore: Send + Sync {
     async fn dyn_export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError>;
     /// See [`Store::apply_deltas`].
     async fn dyn_apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError>;
+    /// See [`Store::forget_idempotency_keys`].
+    async fn dyn_forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]);
 }
 
 #[async_trait]
@@ -76,6 +78,10 @@ impl<S: Store> DynStore for S {
 
     async fn dyn_apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
         self.apply_deltas(request, now).await
+    }
+
+    async fn dyn_forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        self.forget_idempotency_keys(answered).await;
     }
 }
 
@@ -139,6 +145,10 @@ impl Store for AnyStore {
     async fn apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
         self.0.dyn_apply_deltas(request, now).await
     }
+
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        self.0.dyn_forget_idempotency_keys(answered).await;
+    }
 }
 
 /// A shared store is a store.
@@ -199,6 +209,13 @@ impl<S: Store> Store for Arc<S> {
         now: Time,
     ) -> impl Future<Output = Result<Vec<Export>, StoreError>> + Send {
         (**self).apply_deltas(request, now)
+    }
+
+    fn forget_idempotency_keys(
+        &self,
+        answered: &[(Key<'_>, IdempotencyKey)],
+    ) -> impl Future<Output = ()> + Send {
+        (**self).forget_idempotency_keys(answered)
     }
 }
 

@@ -47,7 +47,7 @@ pub use crate::limit::Parameters;
 pub use crate::settle::{settle, state_indexes};
 pub use crate::state::{Snapshot, State};
 
-use crate::charge::{Charge, Request};
+use crate::charge::{Charge, IdempotencyKey, Request};
 use crate::clock::Clock;
 use crate::decision::{Decision, Verdict};
 use crate::error::StoreError;
@@ -172,6 +172,21 @@ pub trait Store: Send + Sync {
         now: Time,
     ) -> impl Future<Output = Result<Vec<Export>, StoreError>> + Send {
         apply_then_export(self, request, now)
+    }
+
+    /// Forgets idempotency keys of requests and deltas that this store has answered, so that it need not keep them until
+    /// they expire. Each comes with the key of the first charge of its request; all charges of that request have the
+    /// same [`route`](Self::route). For wrappers that make many such calls.
+    ///
+    /// The caller promises that no copy of the request may still arrive: it was sent once, and answered. No state
+    /// changes, and other idempotency keys remain. A store need not do it, or not for all of them, and a wrapper may
+    /// drop the call: keys that are not forgotten expire. Default: does nothing.
+    fn forget_idempotency_keys(
+        &self,
+        answered: &[(Key<'_>, IdempotencyKey)],
+    ) -> impl Future<Output = ()> + Send {
+        let _ = answered;
+        core::future::ready(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Local decisions: what a node knows of each key, and how it decides by that without a call to the central store.
 //!
-//! - `table`, `entry`: the keys with a local entry, bounded.
+//! - `table`, `entry`: the keys with a local entry, bounded; `key_hash`: how they are found.
 //! - `state`: what is known of a key, either a `replica` of its state (`compact_state`) or a
 //!   token `lease`.
 //! - `pending`: deltas that are not sent yet; `refill`: how they are dated.
@@ -16,6 +16,7 @@ pub(crate) mod decide;
 mod decide_several;
 pub(crate) mod demand;
 pub(crate) mod entry;
+mod key_hash;
 pub(crate) mod lease;
 mod peers;
 pub(crate) mod pending;

@@ -1,13 +1,15 @@
 //! The keys with a local entry: a bounded hash table in shards, each behind a lock.
 
-use std::hash::{BuildHasher, Hash, Hasher};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use hashbrown::HashTable;
 use slab::Slab;
 use tollgate_core::{Charge, Key, Time};
 
-use super::entry::{Entry, StoredKey, Tag};
+use super::entry::{Entry, StoredKey};
+pub(crate) use super::key_hash::KeyHash;
+use super::key_hash::KeyHasher;
 use super::state::LocalState;
 use crate::config::LimitConfig;
 
@@ -19,15 +21,6 @@ const SPINS: [u32; 8] = [4, 8, 16, 32, 32, 32, 32, 32];
 const SWEEP: usize = 2;
 /// How many entries an insertion into a full shard checks for the one to evict.
 const SAMPLE: usize = 16;
-
-/// Identifies a limit and a key by two keyed hashes: one is the index, the other is compared. Neither is visible
-/// outside. Two keys share a hash with a probability of about one in ten trillion per comparison, as in the
-/// memory store; so decisions do not read the keys themselves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct KeyHash {
-    hash: u64,
-    tag: Tag,
-}
 
 /// The position of an entry. Valid while the entry is due or in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,11 +190,9 @@ impl Shard {
 }
 
 /// All keys.
-#[derive(Debug)]
 pub(crate) struct EntryTable {
     shards: Box<[Padded]>,
-    hashes: foldhash::quality::RandomState,
-    tags: foldhash::quality::RandomState,
+    hasher: KeyHasher,
 }
 
 /// Cache lines of its own, so that the callers of one lock do not slow down those of another.
@@ -215,37 +206,31 @@ impl EntryTable {
         let per_shard = max_keys.max(1).div_ceil(shards);
         Self {
             shards: (0..shards).map(|_| Padded(Mutex::new(Shard::new(per_shard)))).collect(),
-            hashes: foldhash::quality::RandomState::default(),
-            tags: foldhash::quality::RandomState::default(),
+            hasher: KeyHasher::new(),
         }
     }
 
     #[inline]
     pub(crate) fn hash(&self, charge: &Charge<'_>) -> KeyHash {
-        let bytes = hashed(self.tags.build_hasher(), charge).to_be_bytes();
-        let tag = bytes.first_chunk().copied().unwrap_or_default();
-        KeyHash { hash: hashed(self.hashes.build_hasher(), charge), tag }
+        self.hasher.hash(charge)
     }
 
-    /// Returns the shard of a key. The hash table within uses other bits.
+    /// Returns the shard of a key. The hash table within uses the lowest bits and the highest ones.
     #[inline]
     pub(crate) fn shard_of(&self, hash: KeyHash) -> usize {
-        (hash.hash >> 40) as usize % self.shards.len()
+        // A product instead of a remainder: a division takes as long as the rest of the look-up.
+        let part = hash.hash.to_be_bytes();
+        (usize::from(u16::from_be_bytes([part[1], part[2]])) * self.shards.len()) >> u16::BITS
     }
 
     #[inline]
     pub(crate) fn lock(&self, shard: usize) -> MutexGuard<'_, Shard> {
         let mutex = &self.shards[shard].0;
-        // A lock is held for nanoseconds, and waking a thread takes microseconds. A waiting caller backs off: the one
-        // that has the memory in its cache finishes sooner than the cache lines could move back and forth.
-        for spins in SPINS {
-            match mutex.try_lock() {
-                Ok(guard) => return guard,
-                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => (0..spins).for_each(|_| std::hint::spin_loop()),
-            }
+        match mutex.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => wait_for(mutex),
         }
-        mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn shards(&self) -> std::ops::Range<usize> {
@@ -264,14 +249,24 @@ impl EntryTable {
     }
 }
 
-#[inline]
-fn hashed(mut hasher: impl Hasher, charge: &Charge<'_>) -> u64 {
-    charge.limit().id().hash(&mut hasher);
-    let key = charge.key();
-    if !key.namespace().is_empty() {
-        hasher.write_usize(key.namespace().len());
-        hasher.write(key.namespace());
+/// Waits for a lock that another caller holds.
+#[cold]
+fn wait_for(mutex: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
+    // A lock is held for nanoseconds, and waking a thread takes microseconds. A waiting caller backs off: the one that
+    // has the memory in its cache finishes sooner than the cache lines could move back and forth.
+    for spins in SPINS {
+        (0..spins).for_each(|_| std::hint::spin_loop());
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => {}
+        }
     }
-    hasher.write(key.entity());
-    hasher.finish()
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for EntryTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EntryTable").field("shards", &self.shards).finish_non_exhaustive()
+    }
 }

@@ -14,6 +14,7 @@ use tollgate_core::{
     Action, Charge, Clock, Decision, Effect, IdempotencyKey, Request, StoreError, Time, Timer,
 };
 
+use super::answered::AnsweredCall;
 use super::batch::MAX_CHARGES;
 use crate::config::{LimitConfig, Mode};
 use crate::local::acquisition::Acquisition;
@@ -82,6 +83,7 @@ impl<S: Store, C: Timer> Node<S, C> {
         let answer = {
             let charge = [call.charge()];
             let decided = self.store.decide(call.request(&charge), self.to_store(now));
+            let decided = self.and_forget_some(decided);
             match call.config.mode {
                 Mode::Deltas => self.within(call.config.ask_within, decided).await,
                 Mode::Lease => Some(decided.await),
@@ -93,6 +95,7 @@ impl<S: Store, C: Timer> Node<S, C> {
             Some(Ok(verdict)) if is_central(&verdict) => {
                 self.answered(verdict.decided_at(), sent_at);
                 if let (Some(call), [decision]) = (guard.call.take(), verdict.decisions()) {
+                    self.answered_token_call(&call, decision, false);
                     self.with_state(call.hash, |state, config| {
                         state.acquired(&call.charge(), decision, verdict.decided_at(), config);
                     });
@@ -149,6 +152,9 @@ impl<S: Store, C: Clock> Node<S, C> {
                     Ok(Some(verdict)) if is_central(&verdict) => {
                         self.answered(verdict.decided_at(), sent_at);
                         let call = repeated.calls.swap_remove(index);
+                        if let Some(decision) = verdict.decisions().first() {
+                            self.answered_token_call(&call, decision, true);
+                        }
                         self.resolve(&call, verdict.decisions().first(), verdict.decided_at());
                     }
                     Ok(_) => {}
@@ -164,6 +170,12 @@ impl<S: Store, C: Clock> Node<S, C> {
             }
         }
         failure
+    }
+
+    fn answered_token_call(&self, call: &TokenCall, decision: &Decision, in_doubt: bool) {
+        if let (Some(id), 1..) = (call.id, decision.granted()) {
+            lock(&self.answered_calls).add(AnsweredCall { key: call.key.clone(), id }, in_doubt);
+        }
     }
 
     fn resolve(&self, call: &TokenCall, decision: Option<&Decision>, at: Time) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tollgate_core::store::{Export, Store};
 use tollgate_core::{Action, Charge, IdempotencyKey, Limit, Time};
 
+use super::answered::AnsweredCall;
 use crate::config::LimitConfig;
 use crate::local::entry::{Entry, StoredKey};
 use crate::local::pending::Delta;
@@ -124,6 +125,12 @@ impl Batch {
 
     pub(super) fn charges(&self) -> impl Iterator<Item = Charge<'_>> {
         self.keys.iter().flat_map(KeyDeltas::charges)
+    }
+
+    /// Returns the call that the central store remembers once it is answered. `None` if it changes nothing.
+    pub(super) fn remembered(&self) -> Option<AnsweredCall> {
+        self.charges().find(|charge| charge.cost() > 0)?;
+        Some(AnsweredCall { key: self.keys.first()?.key.clone(), id: self.id })
     }
 }
 

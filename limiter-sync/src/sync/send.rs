@@ -49,7 +49,8 @@ impl<S: Store, C: Clock> Node<S, C> {
         let answer = {
             let charges: Vec<_> = batch.charges().collect();
             let request = Request::new(&charges).with_idempotency_key(batch.id);
-            self.store.apply_deltas(request, self.to_store(sent_at)).await
+            let applying = self.store.apply_deltas(request, self.to_store(sent_at));
+            self.and_forget_some(applying).await
         };
         let Some(batch) = in_flight.batch.take() else { return Ok(RoundResult::default()) };
         match answer {
@@ -62,6 +63,9 @@ impl<S: Store, C: Clock> Node<S, C> {
             Ok(exports) => {
                 if let Some(export) = exports.first() {
                     self.answered(export.at, sent_at);
+                }
+                if let Some(call) = batch.remembered() {
+                    lock(&self.answered_calls).add(call, batch.in_doubt);
                 }
                 Ok(self.apply_answer(batch, exports))
             }

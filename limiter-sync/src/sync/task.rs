@@ -154,14 +154,15 @@ impl<S: Store, C: Timer> Node<S, C> {
         let _ = tokio::time::timeout(DROP_TIMEOUT, self.flush()).await;
     }
 
-    /// Sends all pending deltas and returns all leased tokens, however long it takes.
+    /// Sends all pending deltas and returns all leased tokens, however long it takes. Then the central store forgets
+    /// all answered calls.
     pub(crate) async fn flush(&self) {
         loop {
             for index in 0..self.limits.intervals().len() {
                 let _ = self.sync_round(index, true).await;
             }
             if self.is_synchronized() {
-                return;
+                return self.forget_all().await;
             }
             self.clock.sleep(RETRY_PAUSE).await;
         }

@@ -8,4 +8,5 @@ mod limits;
 #[path = "../load/mod.rs"]
 mod load;
 mod outages;
+mod records;
 mod round_trips;

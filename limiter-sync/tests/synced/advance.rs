@@ -163,7 +163,8 @@ async fn tokens_in_advance_end_with_their_window() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 
-    /// What the central store has debited is what was granted, although answers are lost and callers go away.
+    /// What the central store has debited in the end is what was granted, also if it took tokens in advance for calls
+    /// whose answer was lost, or whose caller went away before it.
     #[test]
     fn every_token_in_advance_is_granted_or_returned(
         seed in any::<u64>(), kind in 0..5_usize, nodes in 2..4_usize,
@@ -176,8 +177,7 @@ proptest! {
             for _ in 0..60 {
                 let node = &fleet.nodes[usize::try_from(random.below(nodes as u64)).expect("small")];
                 let links = [LinkState::Up, LinkState::Up, LinkState::LateAnswer, LinkState::Down, LinkState::LostAnswer];
-                let link = *random.pick(&links);
-                node.store().set(link);
+                node.store().set(*random.pick(&links));
                 match random.below(4) {
                     0 => drop(node.sync_now().await),
                     1 => fleet.advance(Duration::from_millis(random.below(300))),

@@ -9,6 +9,7 @@ mod cold_keys;
 mod convergence;
 mod delivery;
 mod fleet;
+mod forgotten;
 mod leases;
 mod outages;
 mod share;

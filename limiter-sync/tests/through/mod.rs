@@ -9,7 +9,8 @@ use libtest_mimic::{Arguments, Trial};
 use tollgate_conformance::{Subject, labelled, trials};
 use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
 use tollgate_core::{
-    Charge, Clock, Decision, Key, Limit, ManualClock, Observer, Request, StoreError, Time, Verdict,
+    Charge, Clock, Decision, IdempotencyKey, Key, Limit, ManualClock, Observer, Request, StoreError, Time,
+    Verdict,
 };
 use tollgate_limiter_sync::{ColdKeys, SyncPolicy, Synced};
 
@@ -99,6 +100,10 @@ impl<S: Store + 'static> Store for Node<S> {
 
     async fn apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
         self.after(self.synced.apply_deltas(request, now), now).await
+    }
+
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        self.synced.forget_idempotency_keys(answered).await;
     }
 }
 

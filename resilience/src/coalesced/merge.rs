@@ -51,7 +51,10 @@ impl<'a> MergedRuns<'a> {
                 Entry::Occupied(known) => {
                     mergeable &= *last_run.get_or_insert(*known.get()) == *known.get();
                 }
-                Entry::Vacant(_) => mergeable = false,
+                Entry::Vacant(new) => {
+                    mergeable = false;
+                    new.insert(next);
+                }
             }
         }
         if mergeable
@@ -60,7 +63,9 @@ impl<'a> MergedRuns<'a> {
         {
             return run;
         }
-        last_runs.extend(request.charges().iter().map(|charge| (state_key(charge), next)));
+        if last_run.is_some() {
+            last_runs.extend(request.charges().iter().map(|charge| (state_key(charge), next)));
+        }
         self.runs.push(Run::new(request, 1));
         next
     }

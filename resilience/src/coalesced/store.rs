@@ -4,7 +4,9 @@ use std::future::Future;
 use std::sync::Arc;
 
 use tollgate_core::store::{Capability, Export, OwnedRequest, Run, RunVerdict, Store};
-use tollgate_core::{Charge, Clock, Decision, Key, Limit, Observer, Request, StoreError, Time, Verdict};
+use tollgate_core::{
+    Charge, Clock, Decision, IdempotencyKey, Key, Limit, Observer, Request, StoreError, Time, Verdict,
+};
 
 use super::Coalesced;
 use super::batch::QueuedRequest;
@@ -106,5 +108,12 @@ impl<S: Store + 'static, C: Clock + 'static> Store for Coalesced<S, C> {
         now: Time,
     ) -> impl Future<Output = Result<Vec<Export>, StoreError>> + Send {
         self.store().apply_deltas(request, now)
+    }
+
+    fn forget_idempotency_keys(
+        &self,
+        answered: &[(Key<'_>, IdempotencyKey)],
+    ) -> impl Future<Output = ()> + Send {
+        self.store().forget_idempotency_keys(answered)
     }
 }

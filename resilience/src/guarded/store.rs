@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use tollgate_core::store::{Capability, Export, ImmediateStore, RawDecision, Run, RunVerdict, Store};
 use tollgate_core::{
-    Charge, Clock, Decision, ErrorKind, Key, Limit, Observer, Request, Source, StoreError, Time, Verdict,
+    Charge, Clock, Decision, ErrorKind, IdempotencyKey, Key, Limit, Observer, Request, Source, StoreError,
+    Time, Verdict,
 };
 
 use super::Guarded;
@@ -240,6 +241,15 @@ impl<S: Store + 'static> Store for Guarded<S> {
         let probe = self.permission(|| now).map_err(FallbackCause::into_error)?;
         let apply = || self.store().apply_deltas(request, now);
         self.call(probe, || now, apply).await.map_err(FallbackCause::into_error)
+    }
+
+    /// Forwards the call within the deadline if the circuit breaker is closed, and drops it otherwise. It counts as no
+    /// call of the store, which may do nothing: then it would not show whether the store answers.
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        if self.breaker.is_closed() {
+            let call = pin!(async { self.store().forget_idempotency_keys(answered).await });
+            let _ = with_deadline(self.deadline, call).await;
+        }
     }
 }
 

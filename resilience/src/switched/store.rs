@@ -5,7 +5,9 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tollgate_core::store::{Capability, Export, ImmediateStore, Run, RunVerdict, Store};
-use tollgate_core::{Charge, Clock, Decision, Key, Limit, Observer, Request, StoreError, Time, Verdict};
+use tollgate_core::{
+    Charge, Clock, Decision, IdempotencyKey, Key, Limit, Observer, Request, StoreError, Time, Verdict,
+};
 
 use super::Switched;
 use super::handling::Handling;
@@ -158,6 +160,10 @@ impl<S: Store> Store for Switched<S> {
     /// Forwards the deltas, whatever the switches: what was granted elsewhere counts.
     async fn apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
         self.store.apply_deltas(request, now).await
+    }
+
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        self.store.forget_idempotency_keys(answered).await;
     }
 }
 

@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libtest_mimic::Arguments;
 use tollgate_conformance::{Subject, trials};
 use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
-use tollgate_core::{Charge, Clock, Decision, Key, Limit, Observer, Request, StoreError, Time, Verdict};
+use tollgate_core::{
+    Charge, Clock, Decision, IdempotencyKey, Key, Limit, Observer, Request, StoreError, Time, Verdict,
+};
 use tollgate_resilience::Coalesced;
 
 use crate::delayed::{BACKGROUND, DelayedStore};
@@ -95,6 +97,10 @@ impl<S: Store + 'static> Store for BatchedStore<S> {
 
     async fn apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
         self.store.apply_deltas(request, now).await
+    }
+
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        self.store.forget_idempotency_keys(answered).await;
     }
 }
 

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_core::store::{Capability, Export, Run, RunVerdict, Store};
-use tollgate_core::{Charge, Clock, Decision, Key, Limit, Observer, Request, StoreError, Time, Verdict};
+use tollgate_core::{
+    Charge, Clock, Decision, IdempotencyKey, Key, Limit, Observer, Request, StoreError, Time, Verdict,
+};
 
 /// Yields before each call, so that calls overlap.
 pub(crate) struct DelayedStore<S> {
@@ -79,5 +81,9 @@ impl<S: Store> Store for DelayedStore<S> {
 
     async fn apply_deltas(&self, request: Request<'_>, now: Time) -> Result<Vec<Export>, StoreError> {
         self.store.apply_deltas(request, now).await
+    }
+
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        self.store.forget_idempotency_keys(answered).await;
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use tollgate_core::store::{Run, Store};
-use tollgate_core::{Clock, ErrorKind, Key, Limit, Request, Source, Time};
+use tollgate_core::{BreakerState, Clock, ErrorKind, IdempotencyKey, Key, Limit, Request, Source, Time};
 use tollgate_resilience::{Guarded, OnFailure};
 use tollgate_store_memory::MemoryStore;
 
@@ -46,6 +46,38 @@ async fn every_kind_of_call_has_the_deadline() {
     assert_eq!((took, applied.expect_err("no policy applies").kind()), (deadline, ErrorKind::Timeout));
     assert_eq!(guarded.stats().timed_out_calls, 5);
     assert_eq!(guarded.stats().failed_calls, 5);
+}
+
+/// A store may do nothing there, so that it does not show whether the store answers.
+#[tokio::test(start_paused = true)]
+async fn forgetting_has_the_deadline_and_no_effect_on_the_breaker() {
+    let deadline = Duration::from_millis(20);
+    let fixture = Fixture::new(|builder| builder);
+    let limit = Limit::per_second(10).build("api").expect("valid");
+    let forget = async || {
+        let answered = [(Key::from("a"), IdempotencyKey::unique())];
+        measured(fixture.guarded.forget_idempotency_keys(&answered)).await.0
+    };
+    for (fault, took) in
+        [(Fault::None, Duration::ZERO), (Fault::Panic, Duration::ZERO), (Fault::Hang, deadline)]
+    {
+        fixture.faulty.inject(fault);
+        for _ in 0..20 {
+            let calls = fixture.faulty.calls();
+            assert_eq!(forget().await, took, "{fault:?}");
+            assert_eq!(fixture.faulty.calls(), calls + 1, "forwarded");
+        }
+        assert_eq!(fixture.guarded.breaker_state(), BreakerState::Closed, "{fault:?}");
+    }
+    fixture.open_breaker(&limit).await;
+    fixture.faulty.inject(Fault::None);
+    fixture.clock.advance(Duration::from_secs(8));
+    let calls = fixture.faulty.calls();
+    for _ in 0..20 {
+        forget().await;
+    }
+    assert_eq!(fixture.faulty.calls(), calls, "not forwarded");
+    assert_eq!(fixture.guarded.breaker_state(), BreakerState::Open, "no probe");
 }
 
 #[tokio::test(start_paused = true)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tollgate_core::store::{Capability, ClockSource, Export, ImmediateStore, Run, RunVerdict, Store};
 use tollgate_core::{
-    BreakerState, Charge, Clock, Decision, ErrorKind, Event, Key, Limit, ManualClock, Observer, Request,
-    StoreError, Time, Verdict,
+    BreakerState, Charge, Clock, Decision, ErrorKind, Event, IdempotencyKey, Key, Limit, ManualClock,
+    Observer, Request, StoreError, Time, Verdict,
 };
 use tollgate_resilience::{FallbackStore, Guarded, GuardedBuilder, Share};
 use tollgate_store_memory::MemoryStore;
@@ -148,6 +148,10 @@ impl Store for FaultyStore {
         self.call().await?;
         self.check_corrupt(&[limit.charge(key)])?;
         self.inner.store.export(limit, key, now + self.inner.ahead).await
+    }
+
+    async fn forget_idempotency_keys(&self, _: &[(Key<'_>, IdempotencyKey)]) {
+        let _ = self.call().await;
     }
 }
 

@@ -22,20 +22,23 @@ fn at(word: u64) -> Time {
 }
 
 /// The state of a flow. See the [module's documentation](self).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct TatForm;
 
 impl Form<0> for TatForm {
     type State = Tat;
 
+    const UNLOCKED: u64 = u64::MAX;
+
     #[inline]
-    fn decode(content: &Content<0>) -> Tat {
+    fn decode(&self, content: &Content<0>) -> Tat {
         let Content { tag, word, .. } = *content;
         Tat { at: at(word), overdrawn: word & OVERDRAWN != 0, digest: (tag & DIGEST_MASK) as u16 }
     }
 
     #[inline]
     fn encode(
+        &self,
         state: Tat,
         tag: u64,
         before: &Content<0>,
@@ -50,6 +53,10 @@ impl Form<0> for TatForm {
 
     fn fresh_at(state: Tat) -> Time {
         state.at
+    }
+
+    fn free_at(&self, owner: &Content<0>) -> Time {
+        at(owner.word)
     }
 
     fn to_core(state: Tat) -> State {

@@ -1,4 +1,11 @@
 repeat
+  -- @only deltas
+  if passed and is_own and not fields then
+    -- The state is a fresh one.
+    command, after = value and 'DEL', ''
+    break
+  end
+  -- @always
   if not passed or not is_own or blocked > 2 ^ 52 or not (fields or block > 0) then
     passed = nil
     break

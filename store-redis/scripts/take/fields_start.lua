@@ -1,8 +1,8 @@
--- Takes on states that are stored as fields: the header of read_value in ../decide.lua, then the algorithm's own fields.
+-- Takes and deltas on states that are stored as fields: the header of read_value in ../decide.lua, then the algorithm's own fields.
 -- Between this file and the next one is the block of the algorithm:
 --
 -- in:  state (the value; nil if it has no fields), offset (where they start), tries (the count; 0 during a block)
--- out: fields (those after the takes; nil: none), span (after which they equal fresh ones)
+-- out: fields (those after it; nil: none), span (after which they equal fresh ones)
 local offset, blocked, fields, span = block > 0 and 19 or 10, 0, nil, 0
 local fresh_high, fresh_low, blocked_high, blocked_low = 0, 0, 0, 0
 local state, is_own = nil, true
@@ -22,4 +22,6 @@ if value then
     end
   end
 end
+-- @only takes
 local tries = blocked > 0 and 0 or count
+-- @always

@@ -1,4 +1,5 @@
--- Takes from a fixed window (../fixed_window.lua). a: the count; b: the period; c: 1 if windows are anchored
+-- Takes from a fixed window (../fixed_window.lua), and deltas on an aligned one. a: the count; b: the period; c: 1 if
+-- windows are anchored
 repeat
   local start, used = 0, 0
   if c == 0 then
@@ -21,6 +22,7 @@ repeat
       start, used = at > 0 and at or start, stored
     end
   end
+  -- @only takes
   local room = a - used
   passed = (room - room % cost) / cost
   if passed < 0 then
@@ -29,6 +31,13 @@ repeat
     passed = tries
   end
   used = used + passed * cost
+  -- @only deltas
+  -- An instant before this window belongs to one that has ended, whose count no longer matters.
+  if not (dated and dated < start) then
+    used = used + cost > 0 and used + cost or 0
+  end
+  passed = used < 2 ^ 52 and 1
+  -- @always
   if used > 0 then
     local sum = now_low + start
     local low = sum % 2 ^ 48

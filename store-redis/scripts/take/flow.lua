@@ -1,4 +1,5 @@
--- Takes from a flow (../flow.lua): token bucket, leaky buckets, GCRA, smooth bursty.
+-- Takes from a flow (../flow.lua): token bucket, leaky buckets, GCRA, smooth bursty; deltas on a token bucket, a leaky
+-- meter or GCRA.
 --
 -- in: state, tries (the value and the count, except during a block); a: the capacity in units; b: the mark of the
 -- parameters; c: 1 if a take is admitted once the debt of the preceding ones is repaid (smooth bursty); d, e: period and
@@ -20,16 +21,27 @@ repeat
       local overdrawn = low % 2
       tat, is_limited = tat + (low - overdrawn) / 2, mark - low ~= b and overdrawn == 0
     end
+    -- @only takes
     if tat < 0 then
       tat = 0
-    elseif tat > 2 ^ 52 then
+    end
+    -- @always
+    if tat > 2 ^ 52 then
       break
     end
   end
+  -- @only takes
   if e == 0 and block == 0 then
     -- Then the decision depends on nothing else.
     ahead = tat
   end
+  -- @only deltas
+  -- A debit counts from its instant on, but not from before the TAT.
+  local earliest = cost > 0 and dated and dated < 0 and dated or 0
+  if tat < earliest or not state then
+    tat = earliest
+  end
+  -- @always
   -- In units from the start of the current period: the usage, and the capacity.
   local used, full, since, difference = tat, a, 0, nil
   if e > 0 then
@@ -45,10 +57,11 @@ repeat
     since = now % (d / 1000) * 1000 + nanos
     used = since - difference(since, e, d)
     full = used + a
-    if tat > 0 then
+    if tat ~= 0 then
       used = since + tat - difference(since + tat, e, d)
     end
   end
+  -- @only takes
   local room = full - used
   if is_limited and room < 0 then
     -- The limit has become faster, and its TAT has to be clamped.
@@ -62,6 +75,37 @@ repeat
     passed = tries
   end
   used = used + passed * cost
+  -- @only deltas
+  passed = 1
+  local is_clamped = is_limited and used > full
+  if is_clamped then
+    used = full
+  end
+  if cost > 0 then
+    used = used + cost
+  else
+    local amount, least = -cost, full - a
+    if dated and dated > 0 then
+      -- A reservation that has not started: others may wait behind it.
+      passed = nil
+      break
+    elseif dated then
+      -- No more than is left of the latest TAT that the debit can have caused.
+      local at = e > 0 and since + dated - difference(since + dated, e, d) or dated
+      local left = at + (amount > a and amount or a) - least
+      amount = left < 0 and 0 or left < amount and left or amount
+    end
+    local before = used
+    used = used - amount > least and used - amount or least
+    if used == before and not is_clamped then
+      break
+    end
+  end
+  if used > 2 ^ 51 then
+    passed = nil
+    break
+  end
+  -- @always
   local whole = used + nanos
   if difference then
     whole = whole + difference(used, e, d - e) - since
@@ -69,6 +113,16 @@ repeat
   local rest = whole % 1000
   local at = now + (whole - rest) / 1000
   local needed, millis = (at - at % 1000) / 1000 + 1 + margin, (now - now % 1000) / 1000
+  -- @only deltas
+  if needed <= millis + margin then
+    -- A debit of the past has been refilled since.
+    needed = millis + margin + 1
+  end
+  if cost < 0 then
+    -- The time-to-live is shorter than before.
+    expires = 0
+  end
+  -- @always
   if caller_time then
     -- The key expires by the server's clock, whose difference to the caller's is unknown.
     command, argument, expires = 'PSETEX', needed - millis, 0

@@ -1,5 +1,5 @@
--- Takes from a token bucket refilled by interval (../interval_bucket.lua). a: the capacity; b: what a period refills;
--- c: the period
+-- Takes from a token bucket refilled by interval (../interval_bucket.lua), and deltas on one. a: the capacity; b: what
+-- a period refills; c: the period
 repeat
   local missing, since = 0, 0
   if state then
@@ -23,6 +23,7 @@ repeat
       missing, since = 0, 0
     end
   end
+  -- @only takes
   local room = a - missing
   local fitting = (room - room % cost) / cost
   if fitting < 0 then
@@ -31,6 +32,31 @@ repeat
     fitting = tries
   end
   missing = missing + fitting * cost
+  -- @only deltas
+  if cost < 0 then
+    local refund = -cost
+    if dated and dated > 0 then
+      -- A reservation that has not started: others may wait behind it.
+      break
+    elseif dated and dated < since then
+      -- A debit from before the current period has been refilled since, partly or completely.
+      local part = (since - dated) % c
+      refund = refund - ((since - dated - part) / c + (part > 0 and 1 or 0)) * b
+    end
+    if refund > 0 then
+      missing = missing > refund and missing - refund or 0
+    end
+  elseif missing == 0 and dated and dated < 0 then
+    -- The bucket was full until then: the period started with this debit.
+    local rest = -dated % c
+    missing, since = cost - (-dated - rest) / c * b, -rest
+  else
+    missing = missing + cost
+  end
+  if missing > 2 ^ 52 then
+    break
+  end
+  -- @always
   if missing > 0 then
     local part = missing % b
     span = since + ((missing - part) / b + (part > 0 and 1 or 0)) * c
@@ -41,5 +67,9 @@ repeat
     local low = sum % 2 ^ 48
     fields = pack('>I7I2I6B', missing, now_high + (sum - low) / 2 ^ 48, low, missing > a and 1 or 0)
   end
+  -- @only takes
   passed = fitting
+  -- @only deltas
+  passed = 1
+  -- @always
 until true

@@ -1,4 +1,4 @@
--- Takes from a sliding counter (../sliding_counter.lua). a: the count; b: the period; c: the number of sub-buckets
+-- Takes from a sliding counter (../sliding_counter.lua), and deltas on one. a: the count; b: the period; c: the number of sub-buckets
 repeat
   local into = now % (b / 1000)
   local periods = (now - into) / (b / 1000)
@@ -32,6 +32,7 @@ repeat
       used = used + counts[older]
     end
   end
+  -- @only takes
   local room = a - used
   local fitting = (room - room % cost) / cost
   if fitting < 0 then
@@ -40,6 +41,24 @@ repeat
     fitting = tries
   end
   counts[1], used = (counts[1] or 0) + fitting * cost, used + fitting * cost
+  -- @only deltas
+  -- The age of the sub-bucket that the delta belongs to.
+  local age, at = 1, dated and into + dated or into
+  while age <= c and at < (part + 1 - age) * whole + ((part + 1 - age) * rest + (-(part + 1 - age) * rest) % c) / c do
+    age = age + 1
+  end
+  if age <= c then
+    for newer = #counts + 1, age do
+      counts[newer] = 0
+    end
+    local before = counts[age]
+    counts[age] = before + cost > 0 and before + cost or 0
+    used = used + counts[age] - before
+  end
+  if used > 2 ^ 52 then
+    break
+  end
+  -- @always
   if used == 0 then
     break
   end
@@ -59,5 +78,9 @@ repeat
   span = (1 + (leaving - over) / c) * b + over * whole + (over * rest + (-over * rest) % c) / c - into
   fields = pack('>I2I6I2I6I2I2', (b - period_low) / 2 ^ 48, period_low, (current - low) / 2 ^ 48, low, c, length)
     .. table.concat(counts, '', 1, length)
+  -- @only takes
   passed = fitting
+  -- @only deltas
+  passed = 1
+  -- @always
 until true

@@ -1,4 +1,4 @@
--- Takes from a sliding window (../sliding_window.lua). a: the count; b: the period
+-- Takes from a sliding window (../sliding_window.lua), and deltas on one. a: the count; b: the period
 repeat
   local start, previous, current = -(now % (b / 1000) * 1000 + nanos), 0, 0
   if state then
@@ -18,6 +18,7 @@ repeat
       previous = latest < a and latest or a
     end
   end
+  -- @only takes
   local used = current
   if previous > 0 then
     -- The previous window counts by the part of it that the sliding window covers.
@@ -41,6 +42,14 @@ repeat
     passed = tries
   end
   current = current + passed * cost
+  -- @only deltas
+  if not (dated and dated < start) then
+    current = current + cost > 0 and current + cost or 0
+  elseif start <= dated + b then
+    previous = previous + cost > 0 and previous + cost or 0
+  end
+  passed = previous < 2 ^ 52 and current < 2 ^ 52 and 1
+  -- @always
   if previous > 0 or current > 0 then
     local sum, period_low = now_low + start, b % 2 ^ 48
     local low = sum % 2 ^ 48

@@ -6,11 +6,12 @@ mod primary;
 mod retry;
 mod ring;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::try_join_all;
-use redis::Value;
+use futures_util::future::{join_all, try_join_all};
+use redis::{Cmd, Pipeline, Value};
 use tokio::time::Instant;
 use tollgate_core::{ErrorKind, StoreError};
 
@@ -46,7 +47,7 @@ enum Servers {
 }
 
 /// Where keys live together: a single server, a shard, or a cluster slot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Place(u16);
 
 impl From<Place> for u64 {
@@ -60,12 +61,18 @@ impl From<Place> for u64 {
 pub(crate) struct ScriptReply {
     value: Value,
     server: Arc<Server>,
+    repeated: bool,
 }
 
 impl ScriptReply {
     /// Returns the address of the server.
     pub(crate) fn server(&self) -> &str {
         self.server.name()
+    }
+
+    /// Returns whether the call was sent more than once although it may have been executed: then one may still arrive.
+    pub(crate) fn was_repeated(&self) -> bool {
+        self.repeated
     }
 
     pub(crate) fn value(&self) -> &Value {
@@ -183,7 +190,9 @@ impl Topology {
                 Err(error) => break error,
             };
             let fault = match server.run(call, ask.take().is_some(), deadline).await {
-                Ok(value) => return Ok(ScriptReply { value, server }),
+                Ok(value) => {
+                    return Ok(ScriptReply { value, server, repeated: retries.has_repeated() });
+                }
                 Err(fault) => fault,
             };
             if matches!(fault, Fault::Refused(Refusal::Moved { .. } | Refusal::Ask { .. })) {
@@ -224,6 +233,26 @@ impl Topology {
         self.counters.failed_calls.increment();
         // Whatever the result of the retry, the first attempt may have been executed.
         Err(if retries.has_repeated() { error.with_unknown_effect() } else { error })
+    }
+
+    /// Deletes keys, by one pipeline per server. Follows no redirect, and repeats nothing: what is left expires.
+    pub(crate) async fn delete(&self, names: &[Vec<u8>], deadline: Instant) {
+        // One command per place, because a cluster node accepts only keys of one slot in a command.
+        let mut places: BTreeMap<Place, Cmd> = BTreeMap::new();
+        for name in names {
+            places.entry(self.place(name)).or_insert_with(|| redis::cmd("UNLINK")).arg(name.as_slice());
+        }
+        let mut servers: Vec<(Arc<Server>, Pipeline)> = Vec::new();
+        for (place, command) in places {
+            let Ok(server) = self.server(place, deadline).await else { continue };
+            let known = servers.iter().position(|(known, _)| Arc::ptr_eq(known, &server));
+            let number = known.unwrap_or_else(|| {
+                servers.push((server, Pipeline::new()));
+                servers.len() - 1
+            });
+            servers[number].1.add_command(command);
+        }
+        join_all(servers.iter().map(|(server, commands)| server.delete(commands, deadline))).await;
     }
 
     /// Returns whether there is only one server to send a call to.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tollgate_core::store::{Run, Store};
-use tollgate_core::{Effect, ErrorKind, IdempotencyKey, Key, Request, StoreError};
+use tollgate_core::{Action, Effect, ErrorKind, IdempotencyKey, Key, Request, StoreError};
 use tollgate_testkit::{Redis, RedisCluster, Reply};
 
 use crate::frozen_clock::{NOW, config, limit, take, used};
@@ -23,6 +23,37 @@ async fn script_calls(cluster: &RedisCluster) -> u32 {
         }
     }
     sum
+}
+
+/// Returns the idempotency records on all nodes.
+async fn records(cluster: &RedisCluster, name: &str) -> Vec<String> {
+    let (mut records, pattern) = (Vec::new(), format!("*{{{name}:*op~*"));
+    for server in &cluster.servers()[..3] {
+        records.extend(server.call(&["KEYS", &pattern]).await.texts());
+    }
+    records
+}
+
+#[tokio::test]
+async fn deltas_of_many_slots_are_forgotten_by_one_pipeline_per_node() {
+    let cluster = shared().await;
+    let (store, limit, users) =
+        (open(cluster).await, limit("api", 100), entities_of_many_slots("forget", 60));
+    let keys: Vec<_> = users.iter().map(|user| (Key::from(user), IdempotencyKey::unique())).collect();
+    for (user, (_, key)) in users.iter().zip(&keys) {
+        let delta = [limit.charge(user).with_action(Action::Debit { at: None })];
+        let request = Request::new(&delta).with_idempotency_key(*key);
+        store.apply_deltas(request, NOW).await.expect("states");
+    }
+    assert_eq!(records(cluster, "forget").await.len(), users.len());
+    store.forget_idempotency_keys(&keys[1..]).await;
+    let left = records(cluster, "forget").await;
+    assert!(left.len() == 1 && left[0].contains(&users[0]), "all but the first: {left:?}");
+    assert_eq!(store.stats().deletions, 3, "one pipeline per node");
+    assert_eq!(store.stats().redirects, 0);
+    for user in &users {
+        assert_eq!(used(&store, &limit, user).await, 1);
+    }
 }
 
 #[tokio::test]

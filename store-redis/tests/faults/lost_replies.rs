@@ -178,6 +178,39 @@ async fn peeks_and_deltas_whose_reply_is_lost_are_retried() {
     }
 }
 
+/// The first of two copies may be executed late, and must find the record then.
+#[tokio::test]
+async fn calls_that_were_sent_twice_are_not_forgotten() {
+    let redis = Redis::start(&[]).await;
+    let proxy = RedisProxy::to(&redis).await;
+    let limiter = behind(&proxy).await;
+    let (limit, keys) = (daily(10), [(); 4].map(|()| IdempotencyKey::unique()));
+    let debit = [limit.charge(KEY).with_action(Action::Debit { at: None })];
+    let store = limiter.store();
+    for (number, key) in keys.into_iter().enumerate() {
+        if number % 2 == 1 {
+            proxy.drop_next_reply();
+        }
+        let request = Request::new(&debit).with_idempotency_key(key);
+        if number < 2 {
+            in_time(store.apply_deltas(request, Time::EPOCH)).await.expect("a retry");
+        } else {
+            let verdict = in_time(store.decide(request, Time::EPOCH)).await.expect("a retry");
+            assert!(verdict.is_allowed());
+        }
+        assert!(proxy.has_dropped());
+    }
+    in_time(store.forget_idempotency_keys(&keys.map(|key| (KEY.into(), key)))).await;
+    let records = redis.call(&["KEYS", "*op~*"]).await.texts();
+    let is_left =
+        |key: IdempotencyKey| records.iter().any(|record| record.ends_with(&format!("{:032x}", key.get())));
+    assert_eq!(keys.map(is_left), [false, true, false, true], "{records:?}");
+    // The late copy.
+    let request = Request::new(&debit).with_idempotency_key(keys[1]);
+    in_time(store.apply_deltas(request, Time::EPOCH)).await.expect("the states");
+    assert_eq!(used(&limiter, &limit).await, 4);
+}
+
 #[tokio::test]
 async fn an_idle_connection_that_was_closed_is_no_error() {
     let redis = Redis::start(&[]).await;
