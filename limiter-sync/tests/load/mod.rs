@@ -50,8 +50,8 @@ impl Slots {
         self.sum(slots, |slot| slot.offered)
     }
 
-    /// Returns whether nearly all of a part, so much per slot, could be used: in a slot in which its callers did not get
-    /// to ask for it, because the machine was slow, nothing can make up for that.
+    /// Returns whether nearly all of a part, so much per slot, could be used: in a slot in which callers did not get
+    /// to ask for it, because the machine was slow, that part is lost.
     pub(crate) fn can_use(&self, slots: Range<u64>, part: f64) -> bool {
         let all = f64::from(u32::try_from(slots.end - slots.start).expect("few")) * part;
         let offered = self.by_number.range(slots).map(|(_, slot)| f64::from(slot.offered).min(part));

@@ -27,7 +27,7 @@ const ENOUGH: usize = 5;
 /// How many times the limit the processes ask for together.
 const DEMAND: u32 = 3;
 /// How often everything is tried until the machine is fast enough for the demand.
-const ATTEMPTS: u32 = 4;
+const ATTEMPTS: u32 = 6;
 
 const OUTAGES: [Outage; 3] = [Outage::Killed, Outage::Emptied, Outage::Frozen];
 
