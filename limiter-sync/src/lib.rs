@@ -59,6 +59,12 @@
 //! nodes spent lately. Ten nodes under three times their limit, synchronized every 100 ms, stay within 2 % of it over
 //! any 10 s.
 //!
+//! A check that a share does not cover is not denied while the central store has tokens, as far as is known: it waits
+//! for one call ([`SyncPolicy::ask_within`]), which is made for all checks of the key that need tokens. For a limit
+//! that takes ten intervals to fill or longer, nothing is denied that would leave a central bucket an eighth of its
+//! capacity. A key that is known to be empty costs no call, and neither does one whose nodes were denied something
+//! lately: they keep to their shares.
+//!
 //! ## Leases
 //!
 //! A node leases about as many tokens as it needs for an interval, at most a quarter of the capacity
@@ -150,6 +156,16 @@
 //! something to send expects a round within two intervals, or at once if there is no sync task. So a node whose sync
 //! task was never started, has ended or is stuck does not spend the whole limit on its own, and neither does a
 //! [manual](SyncedBuilder::manual) node that is not synchronized. A node that has nothing to send is not stale.
+//!
+//! # After an outage
+//!
+//! What was refilled while the central store was away pays for what nodes granted meanwhile; only what exceeds it is
+//! repaid. So a fleet that stayed at its limit goes on at once, whether its nodes come back together or one after the
+//! other. The account is exact to about half a second of the limit; it does not distinguish when tokens overflowed
+//! during the outage. It needs nodes that knew of each other before: the deltas of a key that only one node used, that
+//! was first used during the outage, or whose bucket was full again between any two rounds, count in full. A node that
+//! was cut off for more than ten minutes while others went on may repay too little. Windows count what was granted in
+//! each of them.
 //!
 //! [`Stats`] has the statistics, and an [`Observer`](tollgate_core::Observer) receives an event for every sync round.
 //!

@@ -1,8 +1,8 @@
 //! What nodes ask for, so that their shares follow demand and not what was granted before.
 //!
 //! A key whose tokens do not suffice has a *demand record* at the central store: a sliding window of a few sync
-//! intervals and a few tokens, into which every node debits once per window what it asks for. A node that gets less than it asks for is
-//! *hungry* and adds [`HUNGRY`]; another one adds its demand, in units of which the limit's rate has [`RATE`]. The sum
+//! intervals and a few tokens, into which every node debits once per window what it asks for. A node that gets less than
+//! it asks for is *hungry* and adds [`HUNGRY`]; another one adds its demand, in units of which the limit's rate has [`RATE`]. The sum
 //! of a window says how many nodes are hungry, and what the others use, and with that the *fair part* of each hungry
 //! node: all nodes up to it get what they ask for, and the rest is divided equally (max-min fairness).
 
@@ -11,8 +11,8 @@ use tollgate_core::store::Windows;
 
 use super::share::{TokenRate, nanos, narrow, span};
 
-/// What a hungry node adds to the record.
-const HUNGRY: u64 = 100_000;
+/// What a hungry node adds to the record: more than a hundred others, each with the demand of a whole limit.
+const HUNGRY: u64 = 1_000_000;
 /// The demand of a whole limit, in the record.
 const RATE: f64 = 10_000.0;
 /// The smallest fair part: a record may be wrong for a moment.
@@ -125,7 +125,7 @@ impl Demand {
         let latest = (elapsed / over).min(1.0);
         self.average += (self.asked * rate.token / elapsed - self.average) * latest;
         let hungry = unmet && fair.is_none_or(|fair| self.average > fair * NEARLY);
-        let amount = if hungry { HUNGRY } else { rounded(self.average * RATE, random).min(HUNGRY - 1) };
+        let amount = if hungry { HUNGRY } else { rounded(self.average.min(1.0) * RATE, random) };
         let continued = self.window + 1 == number;
         (self.asked, self.since, self.window) = (0.0, now, number);
         Some(DemandReport { amount, at: now, continued })
@@ -206,6 +206,14 @@ mod tests {
         let (_, report) = asking(5, false);
         assert!((1_990..=2_000).contains(&report.amount), "{report:?}");
         assert_eq!(asking(5, true).1.amount, HUNGRY, "a node that was denied something is hungry");
+    }
+
+    #[test]
+    fn bursts_are_not_mistaken_for_hunger() {
+        // A hundred nodes, each of which got far more than the limit yields.
+        let (mut demand, report) = asking(3_000, false);
+        demand.learn(report, record(99 * report.amount, 99 * report.amount), at(100), WINDOW);
+        assert_eq!(demand.fair(at(100)), None);
     }
 
     #[test]
