@@ -14,12 +14,14 @@ pub struct Column {
     pub threads: usize,
 }
 
-/// Measures all rows in all columns. `build` creates the subject of a row for a column, both by their index.
+/// Measures all rows in all columns. `build` creates the subject of a row for a column, both by their index. A wrong
+/// decision is an error, unless the row `is_peer`.
 pub fn measure(
     plan: Plan,
     rows: &[&'static str],
     columns: &[Column],
     build: impl Fn(usize, usize) -> Result<Box<dyn Subject>, Failure>,
+    is_peer: impl Fn(&str) -> bool,
     findings: &mut Findings,
 ) -> Result<(), Failure> {
     for (index, &Column { name: column, keys, threads }) in columns.iter().enumerate() {
@@ -40,9 +42,12 @@ pub fn measure(
         let subjects: Vec<&[Box<dyn Subject>]> = prepared.iter().map(Vec::as_slice).collect();
         let timings = measure::race(plan, &subjects, Traffic::Admitted, &keys, threads);
         for (name, timing) in rows.iter().zip(timings) {
-            let timing = timing.map_err(|wrong| format!("{name} on {column}: {wrong}"))?;
-            let figure = Finding::Figure { value: timing.nanoseconds, crowded: timing.crowded };
-            findings.record(name, column.to_owned(), figure);
+            let finding = match timing {
+                Ok(timing) => Finding::Figure { value: timing.nanoseconds, crowded: timing.crowded },
+                Err(wrong) if is_peer(name) => Finding::Cannot(wrong.to_string()),
+                Err(wrong) => return Err(format!("{name} on {column}: {wrong}").into()),
+            };
+            findings.record(name, column.to_owned(), finding);
         }
     }
     Ok(())

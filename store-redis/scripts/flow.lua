@@ -4,7 +4,7 @@
 -- limit: period, token (units of one token), capacity_units, excess (nanoseconds by which a period exceeds
 --        its units), digest (of the parameters)
 -- body:  at (the TAT), overdrawn, digest
--- value: see stored_format.lua; the bucket_*.lua scripts share it
+-- value: see stored_format.lua; the short scripts share it
 
 -- When a charge is admitted: if it fits, in a queue, or once the debt of the preceding charges is repaid.
 local FITS, QUEUED, REPAID = 1, 2, 3

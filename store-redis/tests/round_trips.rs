@@ -225,6 +225,27 @@ async fn a_batch_of_deltas_is_one_call_and_so_is_its_repetition() {
     }
 }
 
+/// Debits on buckets, and on windows that count more than a check of them could compute, in one batch with refunds.
+#[tokio::test]
+async fn deltas_on_several_algorithms_are_one_call_of_the_short_script() {
+    let fixture = Fixture::start().await;
+    let entities = entities(80);
+    let usage = Limit::per(Limit::MAX_COUNT, Duration::from_secs(120)).sliding_window();
+    let limits = [bucket(), usage.build("usage").expect("valid"), window()];
+    let debits = entities.iter().flat_map(|entity| limits.iter().map(move |limit| limit.charge(entity)));
+    let mut charges: Vec<_> =
+        debits.map(|charge| charge.with_cost(3).with_action(Action::Debit { at: None })).collect();
+    charges.push(limits[0].charge(&entities[0]).with_action(Action::Refund { at: None }));
+    for _ in 0..2 {
+        fixture.commands().await;
+        let request = Request::new(&charges).with_idempotency_key(IdempotencyKey::unique());
+        let exports = fixture.store.apply_deltas(request, NOW).await.expect("states");
+        assert_eq!(exports.len(), charges.len());
+        let commands = fixture.commands().await;
+        assert!(commands.contains_key("mget") && !commands.contains_key("set"), "{commands:?}");
+    }
+}
+
 #[tokio::test]
 async fn hundreds_of_deltas_are_forgotten_by_one_command() {
     let fixture = Fixture::start().await;

@@ -86,6 +86,17 @@ fn claims(cassandra: bool) -> Vec<Claim> {
     let redis = rounds::BUCKETS;
     claims.push(same(Kind::Absolute, "roundtrips-per-key", "exchange", redis, redis, rounds::CALLS));
     claims.push(same(Kind::Absolute, "seconds-100k-keys", "exchange", redis, redis, rounds::SECONDS));
+    for (kind, rounds) in [
+        ("bucket", rounds::BUCKETS),
+        ("shared-bucket", rounds::SHARED),
+        ("sliding-window", rounds::WINDOWS),
+        ("fixed-window", rounds::FIXED),
+        ("sliding-counter", rounds::COUNTERS),
+        ("interval-bucket", rounds::BY_INTERVAL),
+    ] {
+        let name = format!("sync-100k-{kind}-ms");
+        claims.push(same(Kind::Absolute, &name, "limit", rounds, rounds, rounds::MILLISECONDS));
+    }
     if cassandra {
         let rows = rounds::ROWS;
         claims.push(same(Kind::Absolute, "transactions-per-key", "cassandra", rows, rows, rounds::CALLS));

@@ -100,6 +100,8 @@ impl Records {
     fn of(limit: &Limit, refill: Refill, interval: Duration) -> Option<Self> {
         let tokens = limit.period().saturating_mul(Self::TOKENS) / limit.count().max(1);
         let window = (interval * Self::HALF_INTERVALS / 2).max(tokens);
+        // Whole milliseconds: stores decide windows of odd lengths more slowly, and the name has no more digits.
+        let window = Duration::from_nanos(nanos(window).next_multiple_of(1_000_000));
         let record = |what: &str, window: Duration| {
             // All nodes with this limit and interval have the same record.
             let name = format!("{} {} {what} {}ms", limit.name(), limit.kind().name(), window.as_millis());
@@ -220,6 +222,17 @@ mod tests {
         assert_eq!(configs.intervals(), [Duration::from_millis(100), second]);
         let slow = Limit::per_second(1).build("slow too").expect("valid");
         assert_eq!(configs.of(&slow).expect("a bucket").interval_index, 1);
+    }
+
+    #[test]
+    fn windows_of_demand_are_whole_milliseconds() {
+        for limit in [Limit::per_second(3), Limit::per(1_000, Duration::from_nanos(333_333_333))] {
+            let limit = limit.build("odd").expect("valid");
+            let config = LimitConfigs::new(Policies::default()).of(&limit).expect("a bucket");
+            let records = config.records.as_ref().expect("a short name");
+            assert_eq!(records.demand_window % 1_000_000, 0, "{records:?}");
+            assert_eq!(nanos(records.demand.period()), records.demand_window);
+        }
     }
 
     #[test]
