@@ -70,9 +70,14 @@ impl Advance {
         charge.cost().max(waiting_for).saturating_add(pending)
     }
 
-    /// Adds what the central store granted.
-    pub(super) fn add(&mut self, granted: u32, now: Time) {
-        (self.tokens, self.debited_at) = (self.tokens.saturating_add(granted), now);
+    /// Adds what the central store granted at an instant, which may be long ago if the answer was lost.
+    pub(super) fn add(&mut self, granted: u32, at: Time, refill: Refill) {
+        // Only what counts in the same window can be spent together.
+        if at >= self.debited_at {
+            (self.tokens, self.debited_at) = (self.tokens(refill, at).saturating_add(granted), at);
+        } else if refill.same_period(at, self.debited_at) {
+            self.tokens = self.tokens.saturating_add(granted);
+        }
     }
 
     /// Ends a call, and wakes the callers that wait for it.
@@ -138,7 +143,7 @@ mod tests {
     #[test]
     fn tokens_are_spent_and_the_rest_is_returned() {
         let (mut advance, mut pending) = (Advance::default(), PendingDeltas::default());
-        advance.add(10, at(0));
+        advance.add(10, at(0), BUCKET);
         pending.take(BUCKET, 4, at(1));
         assert_eq!(advance.cover(&mut pending, BUCKET, at(1)), 4);
         assert_eq!((pending.taken(), advance.tokens(BUCKET, at(1))), (0, 6));
@@ -146,16 +151,23 @@ mod tests {
         pending.take(BUCKET, 9, at(2));
         assert_eq!(advance.cover(&mut pending, BUCKET, at(2)), 6);
         assert_eq!((pending.taken(), advance.take_unspent(BUCKET, at(2))), (3, 0));
-        advance.add(5, at(3));
+        advance.add(5, at(3), BUCKET);
         assert_eq!((advance.take_unspent(BUCKET, at(3)), advance.take_unspent(BUCKET, at(3))), (5, 0));
     }
 
     #[test]
     fn tokens_end_with_their_window() {
         let mut advance = Advance::default();
-        advance.add(10, at(0));
+        advance.add(10, at(0), MINUTES);
         assert_eq!(advance.tokens(MINUTES, at(59)), 10);
         assert_eq!((advance.tokens(MINUTES, at(60)), advance.take_unspent(MINUTES, at(60))), (0, 0));
+        // Neither are they spent with those of another window, whichever answer comes first.
+        for (first, second) in [(0, 60), (60, 0)] {
+            let mut advance = Advance::default();
+            advance.add(10, at(first), MINUTES);
+            advance.add(10, at(second), MINUTES);
+            assert_eq!(advance.tokens(MINUTES, at(61)), 10);
+        }
     }
 
     #[test]

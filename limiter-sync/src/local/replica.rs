@@ -380,8 +380,14 @@ impl Replica {
     }
 
     /// Adds the tokens that the central store granted in advance.
-    pub(super) fn acquired(&mut self, decision: &Decision, config: &LimitConfig, now: Time) {
-        self.add_tokens(decision, config, now);
+    pub(super) fn acquired(
+        &mut self,
+        decision: &Decision,
+        decided_at: Time,
+        config: &LimitConfig,
+        now: Time,
+    ) {
+        self.add_tokens(decision, decided_at, config, now);
         let Some(peers) = self.peers.as_deref_mut() else { return };
         peers.advance.stop();
         // What the central store has, less what it does not know of yet: the replica never has more.
@@ -394,10 +400,10 @@ impl Replica {
         }
     }
 
-    fn add_tokens(&mut self, decision: &Decision, config: &LimitConfig, now: Time) {
+    fn add_tokens(&mut self, decision: &Decision, decided_at: Time, config: &LimitConfig, now: Time) {
         let Some(peers) = self.peers.as_deref_mut() else { return };
         let granted = if decision.is_allowed() { decision.granted() } else { 0 };
-        peers.advance.add(granted, now);
+        peers.advance.add(granted, decided_at, config.refill);
         peers.cover(&mut self.pending, config, now);
     }
 
@@ -411,15 +417,15 @@ impl Replica {
     /// Ends such a doubt, and adds the tokens that the call was granted.
     pub(super) fn resolve_tokens_in_doubt(
         &mut self,
-        decision: Option<&Decision>,
+        decision: Option<(&Decision, Time)>,
         config: &LimitConfig,
         now: Time,
     ) {
         if let Some(peers) = self.peers.as_deref_mut() {
             peers.advance.in_doubt = peers.advance.in_doubt.saturating_sub(1);
         }
-        if let Some(decision) = decision {
-            self.add_tokens(decision, config, now);
+        if let Some((decision, decided_at)) = decision {
+            self.add_tokens(decision, decided_at, config, now);
         }
     }
 

@@ -278,9 +278,10 @@ impl LocalState {
         decision: &Decision,
         decided_at: Time,
         config: &LimitConfig,
+        now: Time,
     ) {
         match self {
-            Self::Replica(replica) => replica.acquired(decision, config, decided_at),
+            Self::Replica(replica) => replica.acquired(decision, decided_at, config, now),
             Self::Lease(lease) => lease.acquired(sent, decision, decided_at, config),
         }
     }
@@ -301,10 +302,10 @@ impl LocalState {
         }
     }
 
-    /// Ends such a doubt, with what the repeated call was answered; `None` if it took no tokens.
+    /// Ends such a doubt, with what the repeated call was answered, and when it was decided; `None` if it took no tokens.
     pub(crate) fn resolve_tokens_in_doubt(
         &mut self,
-        decision: Option<&Decision>,
+        decision: Option<(&Decision, Time)>,
         config: &LimitConfig,
         now: Time,
     ) {

@@ -96,8 +96,9 @@ impl<S: Store, C: Timer> Node<S, C> {
                 self.answered(verdict.decided_at(), sent_at);
                 if let (Some(call), [decision]) = (guard.call.take(), verdict.decisions()) {
                     self.answered_token_call(&call, decision, false);
+                    let now = self.now();
                     self.with_state(call.hash, |state, config| {
-                        state.acquired(&call.charge(), decision, verdict.decided_at(), config);
+                        state.acquired(&call.charge(), decision, verdict.decided_at(), config, now);
                     });
                 }
             }
@@ -155,14 +156,18 @@ impl<S: Store, C: Clock> Node<S, C> {
                         if let Some(decision) = verdict.decisions().first() {
                             self.answered_token_call(&call, decision, true);
                         }
-                        self.resolve(&call, verdict.decisions().first(), verdict.decided_at());
+                        let decided_at = verdict.decided_at();
+                        self.resolve(
+                            &call,
+                            verdict.decisions().first().map(|decision| (decision, decided_at)),
+                        );
                     }
                     Ok(_) => {}
                     Err(error) => {
                         // A store recognizes a call before it rejects anything: it was not executed.
                         if self.failed(&error, sent_at) {
                             let call = repeated.calls.swap_remove(index);
-                            self.resolve(&call, None, self.now());
+                            self.resolve(&call, None);
                         }
                         failure = Some(error);
                     }
@@ -178,8 +183,9 @@ impl<S: Store, C: Clock> Node<S, C> {
         }
     }
 
-    fn resolve(&self, call: &TokenCall, decision: Option<&Decision>, at: Time) {
-        self.with_state(call.hash, |state, config| state.resolve_tokens_in_doubt(decision, config, at));
+    fn resolve(&self, call: &TokenCall, decision: Option<(&Decision, Time)>) {
+        let now = self.now();
+        self.with_state(call.hash, |state, config| state.resolve_tokens_in_doubt(decision, config, now));
     }
 
     fn with_state(&self, hash: KeyHash, act: impl FnOnce(&mut LocalState, &LimitConfig)) {
