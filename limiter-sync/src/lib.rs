@@ -159,13 +159,13 @@
 //!
 //! # After an outage
 //!
-//! What was refilled while the central store was away pays for what nodes granted meanwhile; only what exceeds it is
-//! repaid. So a fleet that stayed at its limit goes on at once, whether its nodes come back together or one after the
-//! other. The account is exact to about half a second of the limit; it does not distinguish when tokens overflowed
-//! during the outage. It needs nodes that knew of each other before: the deltas of a key that only one node used, that
-//! was first used during the outage, or whose bucket was full again between any two rounds, count in full. A node that
-//! was cut off for more than ten minutes while others went on may repay too little. Windows count what was granted in
-//! each of them.
+//! What was refilled while the central store was away pays for what nodes granted meanwhile; only what exceeds it
+//! is repaid. So a fleet that stayed at its limit goes on at once, whether its nodes come back together or one
+//! after the other. The account is exact to about half a second of the limit (a period of an interval bucket); it
+//! does not distinguish when tokens overflowed during the outage. It needs nodes that knew of each other before:
+//! the deltas of a key that only one node used, that was first used during the outage, or whose bucket was full
+//! again between any two rounds, count in full. A node that was cut off for more than ten minutes while others went
+//! on may repay too little. Windows count what was granted in each of them.
 //!
 //! [`Stats`] has the statistics, and an [`Observer`](tollgate_core::Observer) receives an event for every sync round.
 //!

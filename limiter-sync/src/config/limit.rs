@@ -83,7 +83,7 @@ pub(crate) struct Records {
     pub(crate) demand: Limit,
     /// The length of its windows in nanoseconds.
     pub(crate) demand_window: u64,
-    /// What nodes granted. `None` unless the limit refills continuously: the others keep counts by window themselves.
+    /// What nodes granted. `None` for windows, which are counts of that themselves.
     pub(crate) usage: Option<Limit>,
     /// The unit of that record in tokens.
     pub(crate) usage_unit: u64,
@@ -109,8 +109,10 @@ impl Records {
         };
         let usage_unit = usage::unit(limit);
         let usage = match refill {
-            Refill::Continuous { .. } => Some(record(&format!("usage {usage_unit}"), usage::WINDOW)?),
-            Refill::Windows { .. } | Refill::Interval { .. } => None,
+            Refill::Continuous { .. } | Refill::Interval { .. } => {
+                Some(record(&format!("usage {usage_unit}"), usage::WINDOW)?)
+            }
+            Refill::Windows { .. } => None,
         };
         Some(Self { demand: record("demand", window)?, demand_window: nanos(window), usage, usage_unit })
     }

@@ -155,7 +155,7 @@ impl Peers {
     /// Returns whether pending deltas have waited unusually long.
     pub(super) fn is_late(&self, pending: &PendingDeltas, config: &LimitConfig, now: Time) -> bool {
         let waited = now.nanos().saturating_sub(self.pending_since.nanos());
-        config.refill.is_continuous() && !pending.is_empty() && waited > late_after(config)
+        config.refill.is_bucket() && !pending.is_empty() && waited > late_after(config)
     }
 
     /// Returns whether late grants can be compared with what was refilled meanwhile: this node knows what the usage
@@ -241,7 +241,7 @@ impl Peers {
         now: Time,
     ) -> u64 {
         let owed = match (&self.last, usage) {
-            (Some(last), Some(usage)) => whole(last.owed(late, balance, usage, config.rate, now)),
+            (Some(last), Some(usage)) => whole(last.owed(late, balance, usage, config, now)),
             _ => late.amount,
         };
         self.owed = LateGrants { amount: self.owed.amount.saturating_add(owed), since: now };

@@ -60,6 +60,14 @@ impl Refill {
         }
     }
 
+    /// Returns whether it is that of a bucket, whose balance consists of what was granted and refilled.
+    pub(crate) fn is_bucket(self) -> bool {
+        match self {
+            Self::Continuous { .. } | Self::Interval { .. } => true,
+            Self::Windows { .. } => false,
+        }
+    }
+
     /// Returns whether what was taken at an instant still counts now.
     pub(super) fn same_period(self, then: Time, now: Time) -> bool {
         match self {

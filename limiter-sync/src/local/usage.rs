@@ -13,7 +13,9 @@ use std::time::Duration;
 use tollgate_core::store::Windows;
 use tollgate_core::{Limit, Time};
 
-use super::share::{TokenRate, nanos, span};
+use super::refill::Refill;
+use super::share::{nanos, span};
+use crate::config::LimitConfig;
 
 /// The length of the windows of a usage record.
 pub(crate) const WINDOW: Duration = Duration::from_secs(600);
@@ -78,15 +80,22 @@ impl LastAnswer {
         late: LateGrants,
         balance: f64,
         usage: Usage,
-        rate: TokenRate,
+        config: &LimitConfig,
         now: Time,
     ) -> f64 {
-        let granted = usage.since(self.usage);
+        let (rate, granted) = (config.rate, usage.since(self.usage));
+        let refilled = |from: Time, to: Time| match config.refill {
+            // Whole periods only: it is not known when one started.
+            Refill::Interval { period } => {
+                (span(from, to) / nanos(period)).floor() * nanos(period) / rate.token
+            }
+            Refill::Continuous { .. } | Refill::Windows { .. } => span(from, to) / rate.token,
+        };
         // Before the first of them, the other nodes went on as before. What overflowed then pays for none of them.
         let since = late.since.max(self.at).min(now);
         let before = (span(self.at, since) * self.others).min(granted - nanos(late.amount)).max(0.0);
-        let then = (self.balance + span(self.at, since) / rate.token - before).min(rate.capacity);
-        let most = then + span(since, now) / rate.token;
+        let then = (self.balance + refilled(self.at, since) - before).min(rate.capacity);
+        let most = then + refilled(since, now);
         // However little was granted, only what a full bucket receives overflows, and pays.
         let unpaid = nanos(late.amount) - (most - rate.capacity).max(0.0);
         (balance - (most - (granted - before))).max(unpaid).clamp(0.0, nanos(late.amount))
@@ -95,7 +104,10 @@ impl LastAnswer {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::config::{LimitConfigs, Policies};
 
     const SECOND: u64 = 1_000_000_000;
 
@@ -118,6 +130,10 @@ mod tests {
         LastAnswer { at: at(100), balance, usage: window(0, 0, 7_000), others: 60.0 / nanos(SECOND) }
     }
 
+    fn config(limit: &Limit) -> Arc<LimitConfig> {
+        LimitConfigs::new(Policies::default()).of(limit).expect("a bucket")
+    }
+
     #[expect(clippy::cast_possible_truncation, reason = "small")]
     fn rounded(tokens: f64) -> i64 {
         tokens.round() as i64
@@ -127,7 +143,7 @@ mod tests {
     fn owed(last: LastAnswer, late: u64, since: u64, balance: f64, granted: u64) -> i64 {
         let late = LateGrants { amount: late, since: at(since) };
         let usage = Usage { record: window(0, 0, 7_000 + granted), unit: 1 };
-        rounded(last.owed(late, balance, usage, TokenRate::of(&limit()), at(110)))
+        rounded(last.owed(late, balance, usage, &config(&limit()), at(110)))
     }
 
     #[test]
@@ -158,7 +174,7 @@ mod tests {
         let late = LateGrants { amount: 100, since: at(100) };
         let usage = Usage { record: window(0, 0, 7_000), unit: 1 };
         // Even if the record does not contain them.
-        let owed = last(10_000.0).owed(late, 10_000.0, usage, TokenRate::of(&limit), at(110));
+        let owed = last(10_000.0).owed(late, 10_000.0, usage, &config(&limit), at(110));
         assert_eq!(rounded(owed), 100);
     }
 

@@ -155,6 +155,20 @@ async fn five_nodes_go_on_as_soon_as_the_central_store_is_back() {
     }
 }
 
+/// It is not known when a period of it started, so that one of them may be repaid although it was within the limit.
+#[tokio::test]
+async fn an_interval_bucket_repays_a_period_at_most() {
+    let limit = Limit::per_second(1_000).refill_by_interval().build("api").expect("valid");
+    let outage = Outage::of_all(5, 3_000, 10_000, 50);
+    let (starts, last) = (outage.starts, outage.last_back());
+    let demand = |random: &mut Seed, _, _| requests(random, &limit, 5, 200);
+    let run = run(&limit, WhenStale::share_of(5), &outage, last + 6_000, 1, demand).await;
+    let during = run.passed(starts, last - starts) / Duration::from_millis(last - starts).as_secs_f64();
+    assert!((900.0..=1_100.0).contains(&during), "{during} per second");
+    let passed = run.passed(last + INTERVAL, 5_000);
+    assert!(passed >= 3_500.0, "{passed} in five seconds");
+}
+
 /// Returns two nodes, the first of which has grants that are late.
 async fn with_late_grants() -> (Fleet, Limit) {
     let (fleet, limit) = (Fleet::of(2, |node| node), Limit::per_day(1_000).build("slow").expect("valid"));
