@@ -196,8 +196,8 @@ impl Fairness {
     pub(crate) fn print(&self) {
         println!(
             "1.5, 3 and 10 times the limit, 100 ms: the smallest and the largest part that a node gets of its max-min \
-             fair part, in any 5 s\n(in which at least 20 tokens per node are refilled) from 1 s after the last start; one request more or less \
-             does not count\n"
+             fair part, in any 5 s\n(in which at least 20 tokens per node are refilled) from 1 s after the last start; \
+             one request more or less does not count\n"
         );
         let mut table = Table::new(["nodes", "", "demand"]);
         table.extend_head(BUCKETS.iter().flat_map(|bucket| [bucket.to_string(), String::new()]));

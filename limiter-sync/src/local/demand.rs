@@ -1,10 +1,11 @@
 //! What nodes ask for, so that their shares follow demand and not what was granted before.
 //!
 //! A key whose tokens do not suffice has a *demand record* at the central store: a sliding window of a few sync
-//! intervals and a few tokens, into which every node debits once per window what it asks for. A node that gets less than it asks for is
-//! *hungry* and adds [`HUNGRY`]; another one adds its demand, in units of which the limit's rate has [`RATE`]. The sum
-//! of a window says how many nodes are hungry, and what the others use, and with that the *fair part* of each hungry
-//! node: all nodes up to it get what they ask for, and the rest is divided equally (max-min fairness).
+//! intervals and a few tokens, into which every node debits once per window what it asks for. A node that asks for more
+//! than its fair part is *hungry* and adds [`HUNGRY`]; another one adds its demand, in units of which the limit's rate
+//! has [`RATE`]. The sum of a window says how many nodes are hungry, and what the others use, and with that the *fair
+//! part* of each hungry node: all nodes up to it get what they ask for, and the rest is divided equally (max-min
+//! fairness).
 
 use tollgate_core::Time;
 use tollgate_core::store::Windows;
