@@ -55,8 +55,7 @@
 //! the limit passes.
 //!
 //! That is the first burst of nodes that do not know of each other yet. Once a node has seen the demand of others, it
-//! spends only its share of the remaining tokens between two rounds. It learns its share from its part of what all
-//! nodes spent lately. Ten nodes under three times their limit, synchronized every 100 ms, stay within 2 % of it over
+//! spends only its share of the remaining tokens between two rounds. Ten nodes under three times their limit, synchronized every 100 ms, stay within 2 % of it over
 //! any 10 s.
 //!
 //! A check that a share does not cover is not denied while the central store has tokens, as far as is known: it waits
@@ -99,6 +98,33 @@
 //! And with three of its ten nodes cut off for six seconds:
 //!
 #![doc = include_str!("../docs/partition.svg")]
+//!
+//! # Fair shares
+//!
+//! While a limit has tokens for all nodes, whichever asks gets them. Once it does not, nodes exchange their demand through
+//! the central store, and each gets a max-min fair part: a node with little demand gets all of it, and the others share
+//! the rest equally. A node that joins, or has been idle, has its part about a second (ten intervals) later. Two nodes,
+//! one after the other, and the same with checks at the central store:
+//!
+#![doc = include_str!("../docs/joining.svg")]
+//!
+//! A node whose share is used up does not deny what the central store has tokens for: it asks, once for all callers that
+//! wait, and at most for [`SyncPolicy::ask_within`]. So a burst on a quiet node passes at once. A key that is known to be
+//! empty, or that several nodes want more of than there is, costs no such call. Ten nodes share 10 per second and a burst
+//! of 100:
+//!
+#![doc = include_str!("../docs/quiet-node.svg")]
+//!
+//! Choose an interval of at most a tenth of the time that the limit takes to fill: where all of the burst is refilled
+//! within an interval, nodes cannot know what is left of it, and some of a burst may be denied.
+//!
+//! # Outages
+//!
+//! During an outage, nodes go on by their shares: about the limit in total, if all of them are cut off. When the central
+//! store is back, what was refilled meanwhile pays for what was granted meanwhile, and only what exceeds it is repaid.
+//! Checks at the central store would have been errors:
+//!
+#![doc = include_str!("../docs/outage.svg")]
 //!
 //! # What is decided locally
 //!

@@ -91,7 +91,7 @@ impl WorstCases {
 }
 
 /// Prints a claim line: whether higher or lower is better, a name, what it is compared with, and the value.
-fn print_claim(claim: &str, value: f64) {
+pub(crate) fn print_claim(claim: &str, value: f64) {
     let decimals = if value != 0.0 && value.abs() < 0.1 { 4 } else { 2 };
     println!("{claim} {value:.decimals$}");
 }

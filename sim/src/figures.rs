@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::simulation::{Allowed, Bucket, Record, Scenario};
+use crate::simulation::{Bucket, Checked, Record, Scenario};
 
 /// The length of the windows in which overshoot is counted.
 pub(crate) const WINDOW: Duration = Duration::from_secs(10);
@@ -37,9 +37,8 @@ impl Figures {
     pub(crate) fn of(scenario: &Scenario, record: &Record) -> Self {
         let bucket = scenario.bucket;
         let (warm, end) = (nanos(scenario.warm_up()), nanos(scenario.span));
-        let times: Vec<u64> = record.allowed.iter().map(|allowed| allowed.at).collect();
+        let times = record.times();
         let after_warm_up = between(&times, warm, end);
-        let requests: u32 = record.requests.iter().sum();
         let debts = debts(&times, bucket);
         let largest = |from, until| {
             let within = debts.iter().filter(|(at, _)| (from..until).contains(at));
@@ -51,8 +50,8 @@ impl Figures {
             debt: largest(warm, end),
             utilization: utilization(&times, bucket.per_second, warm, end),
             total_excess: float(total_excess(&times, bucket)) / f64::from(bucket.per_second),
-            denied: 1.0 - float(times.len()) / f64::from(requests.max(1)),
-            fairness: fairness(&record.allowed, &record.requests),
+            denied: 1.0 - float(times.len()) / float(record.requests.len().max(1)),
+            fairness: fairness(&record.requests),
             deviation: deviation(&times, bucket.per_second, warm, end),
             calls: record.calls_per_node(scenario),
         }
@@ -129,14 +128,17 @@ fn total_excess(times: &[u64], bucket: Bucket) -> usize {
 }
 
 /// Returns the allowed fraction of requests on the worst and on the best node, each divided by that of all nodes.
-fn fairness(allowed: &[Allowed], requests: &[u32]) -> (f64, f64) {
-    let mut by_node = vec![0_u32; requests.len()];
-    for allowed in allowed {
-        by_node[allowed.node] += 1;
+fn fairness(requests: &[Checked]) -> (f64, f64) {
+    let nodes = requests.iter().map(|request| request.node + 1).max().unwrap_or_default();
+    let mut by_node = vec![(0.0, 0.0); nodes];
+    for request in requests {
+        let (allowed, all) = &mut by_node[request.node];
+        *all += 1.0;
+        *allowed += f64::from(u8::from(request.allowed));
     }
-    let all = float(allowed.len()) / f64::from(requests.iter().sum::<u32>().max(1));
-    let nodes = by_node.iter().zip(requests).filter(|(_, requests)| **requests > 0);
-    let fractions = nodes.map(|(allowed, requests)| f64::from(*allowed) / f64::from(*requests) / all);
+    let all = float(requests.iter().filter(|request| request.allowed).count()) / float(requests.len().max(1));
+    let nodes = by_node.iter().filter(|(_, requests)| *requests > 0.0);
+    let fractions = nodes.map(|(allowed, requests)| allowed / requests / all);
     fractions.fold((f64::MAX, 0.0), |(worst, best), fraction| (worst.min(fraction), best.max(fraction)))
 }
 
@@ -227,8 +229,10 @@ mod tests {
 
     #[test]
     fn fairness_compares_nodes_by_their_requests() {
-        let allowed: Vec<Allowed> = [0, 0, 0, 1].map(|node| Allowed { at: 0, node }).into();
-        let (worst, best) = fairness(&allowed, &[4, 4]);
+        let request = |(node, allowed)| Checked { at: 0, node, allowed };
+        let of_node = |node, allowed| (0..4).map(move |number| (node, number < allowed));
+        let requests: Vec<_> = of_node(0, 3).chain(of_node(1, 1)).map(request).collect();
+        let (worst, best) = fairness(&requests);
         assert!((worst - 0.5).abs() < 1e-9 && (best - 1.5).abs() < 1e-9);
     }
 

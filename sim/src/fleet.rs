@@ -170,11 +170,9 @@ impl Fleet {
         }
     }
 
-    /// Partitions the first `nodes` nodes from the central store, and reconnects the others.
-    pub(crate) fn partition(&self, nodes: usize) {
-        for (index, node) in self.nodes.iter().enumerate() {
-            node.link.cut.store(index < nodes, Ordering::Relaxed);
-        }
+    /// Cuts a node off from the central store, or reconnects it.
+    pub(crate) fn cut(&self, node: usize, cut: bool) {
+        self.nodes[node].link.cut.store(cut, Ordering::Relaxed);
     }
 
     /// Returns the number of calls to the central store, by all nodes.

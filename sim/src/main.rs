@@ -13,22 +13,29 @@
 //!
 //! - `fleet`: the nodes, and their connections to the central store
 //! - `traffic`: when requests arrive
-//! - `simulation`: one run, event by event
-//! - `figures`: the figures of a run
-//! - `grid`, `small_limits`, `shapes`, `partitions`, `claims`: which runs are compared, and their tables
+//! - `plan`: what happens in a run; `simulation`: a run, event by event
+//! - `figures`, `fair_parts`: the figures of a run
+//! - `grid`, `small_limits`, `shapes`, `partitions`, `fairness`, `plenty`, `outages`, `claims`: which runs are compared,
+//!   and their tables
 //! - `table`: aligned columns
-//! - `plots`: the charts; `svg`: how they are drawn; `burst`: the picture of the README
+//! - `plots`, `stories`: the charts; `svg`: how they are drawn; `burst`: the picture of the README
 
 mod burst;
 mod claims;
+mod fair_parts;
+mod fairness;
 mod figures;
 mod fleet;
 mod grid;
+mod outages;
 mod partitions;
+mod plan;
+mod plenty;
 mod plots;
 mod shapes;
 mod simulation;
 mod small_limits;
+mod stories;
 mod svg;
 mod table;
 mod traffic;
@@ -36,9 +43,12 @@ mod traffic;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use claims::WorstCases;
+use claims::{WorstCases, print_claim};
+use fairness::Fairness;
 use grid::Grid;
+use outages::Outages;
 use partitions::Partitions;
+use plenty::Plenty;
 use shapes::Shapes;
 use simulation::Bucket;
 use small_limits::SmallLimits;
@@ -100,6 +110,15 @@ fn run(quick: bool, out: &Path) -> Result<(), String> {
     let partitions = Partitions::measure()?;
     println!();
     partitions.print();
+    let fairness = Fairness::measure(quick)?;
+    println!();
+    fairness.print();
+    let plenty = Plenty::measure(quick)?;
+    println!();
+    plenty.print();
+    let outages = Outages::measure(quick)?;
+    println!();
+    outages.print();
     let worst_cases = WorstCases::measure(quick)?;
     println!();
     worst_cases.print();
@@ -125,6 +144,10 @@ fn run(quick: bool, out: &Path) -> Result<(), String> {
     ];
     println!();
     worst_cases.print_claims(lease_excess.into_iter().fold(0.0, f64::max));
+    print_claim("ratio fairness-10-nodes fair-part", fairness.ten_nodes());
+    print_claim("ratio fairness-joining fair-part", fairness.joining());
+    print_claim("cost spurious-denials-below-limit limit", plenty.spurious());
+    print_claim("ratio after-outage limit", outages.worst_second());
     Ok(())
 }
 

@@ -41,14 +41,11 @@ impl Effect {
     fn of(scenario: &Scenario, record: &Record) -> Self {
         let (bucket, partition) = (scenario.bucket, scenario.partition.expect("a partition"));
         let (from, until, end) = (nanos(FROM), nanos(UNTIL), nanos(SPAN));
-        let times: Vec<u64> = record.allowed.iter().map(|allowed| allowed.at).collect();
+        let times = record.times();
         let fraction = |from, until| utilization(&times, bucket.per_second, from, until);
         let within = |at| (from..until).contains(&at);
-        let partitioned = record
-            .allowed
-            .iter()
-            .filter(|allowed| allowed.node < partition.nodes && within(allowed.at))
-            .count();
+        let partitioned =
+            record.allowed().filter(|allowed| allowed.node < partition.nodes && within(allowed.at)).count();
         let debts = debts(&times, bucket);
         let largest = |from, until| {
             let within = debts.iter().filter(|(at, _)| (from..until).contains(at));

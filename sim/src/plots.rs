@@ -8,6 +8,7 @@ use crate::figures::{float, nanos, per_slot};
 use crate::fleet::Mode;
 use crate::grid::{Grid, INTERVALS, in_words};
 use crate::simulation::{Partition, Scenario, run_all};
+use crate::stories;
 use crate::svg::{Axis, COLOURS, Chart, Line, Panel};
 
 /// The length of the slots in which allowed requests are counted.
@@ -31,6 +32,9 @@ pub(crate) fn draw(grid: &Grid, out: &Path) -> Result<Vec<PathBuf>, String> {
             )?
             .draw(),
         ),
+        ("joining.svg", stories::joining()?.draw()),
+        ("quiet-node.svg", stories::quiet_node()?.draw()),
+        ("outage.svg", stories::outage()?.draw()),
         ("overshoot.svg", overshoot(grid).draw()),
         ("utilisation.svg", utilisation(grid).draw()),
     ];
@@ -50,10 +54,8 @@ fn over_time(title: &str, seconds: u32, partition: Option<Partition>) -> Result<
     let modes = [Mode::DELTAS, Mode::Lease, Mode::Central];
     let span = Duration::from_secs(seconds.into());
     let scenarios = modes.map(|mode| Scenario { span, partition, ..Scenario::baseline(mode) });
-    let slots = run_all(&scenarios, |scenario, record| {
-        let times: Vec<u64> = record.allowed.iter().map(|allowed| allowed.at).collect();
-        per_slot(&times, nanos(SLOT), nanos(scenario.span))
-    })?;
+    let slots =
+        run_all(&scenarios, |scenario, record| per_slot(&record.times(), nanos(SLOT), nanos(scenario.span)))?;
     let limit = f64::from(scenarios[0].bucket.per_second) * SLOT.as_secs_f64();
     let max = slots.iter().flatten().copied().max().unwrap_or_default();
     let top = (float(max) / limit).ceil() * limit;
@@ -156,7 +158,7 @@ fn intervals() -> Axis {
 }
 
 /// Returns an axis with a tick at each step.
-fn axis(label: &str, from: f64, to: f64, step: f64, unit: &str) -> Axis {
+pub(crate) fn axis(label: &str, from: f64, to: f64, step: f64, unit: &str) -> Axis {
     let marks =
         std::iter::successors(Some(from), |at| Some(at + step)).take_while(|at| *at <= to + step / 1e3);
     Axis { label: label.to_owned(), from, to, ticks: marks.map(|at| (at, format!("{at}{unit}"))).collect() }

@@ -53,7 +53,7 @@ impl Shape {
                 Self::Bursty => {
                     Arrivals { gap: gap * BURST.0 / (BURST.0 + BURST.1), delay: 0.0, burst: Some(0.0) }
                 }
-                Self::Even | Self::Skewed | Self::Hot => Arrivals { gap, delay: 0.0, burst: None },
+                Self::Even | Self::Skewed | Self::Hot => Arrivals::steady(weight * demand),
             }
         };
         self.weights(nodes).into_iter().map(of).collect()
@@ -72,6 +72,11 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
+    /// Returns requests that arrive all the time, so many per second.
+    pub(crate) fn steady(per_second: f64) -> Self {
+        Self { gap: 1.0 / per_second, delay: 0.0, burst: None }
+    }
+
     /// Returns the seconds until the first request: nodes do not start together.
     pub(crate) fn first(&mut self, random: &mut Rng) -> f64 {
         self.delay = random.f64();

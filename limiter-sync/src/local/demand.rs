@@ -1,10 +1,11 @@
 //! What nodes ask for, so that their shares follow demand and not what was granted before.
 //!
 //! A key whose tokens do not suffice has a *demand record* at the central store: a sliding window of a few sync
-//! intervals and a few tokens, into which every node debits once per window what it asks for. A node that gets less than
-//! it asks for is *hungry* and adds [`HUNGRY`]; another one adds its demand, in units of which the limit's rate has [`RATE`]. The sum
-//! of a window says how many nodes are hungry, and what the others use, and with that the *fair part* of each hungry
-//! node: all nodes up to it get what they ask for, and the rest is divided equally (max-min fairness).
+//! intervals and a few tokens, into which every node debits once per window what it asks for. A node that asks for more
+//! than its fair part is *hungry* and adds [`HUNGRY`]; another one adds its demand, in units of which the limit's rate
+//! has [`RATE`]. The sum of a window says how many nodes are hungry, and what the others use, and with that the *fair
+//! part* of each hungry node: all nodes up to it get what they ask for, and the rest is divided equally (max-min
+//! fairness).
 
 use tollgate_core::Time;
 use tollgate_core::store::Windows;
@@ -124,15 +125,15 @@ impl Demand {
         let over = (2.0 * nanos(window)).max(4.0 * self.own_token(rate, now));
         let latest = (elapsed / over).min(1.0);
         self.average += (self.asked * rate.token / elapsed - self.average) * latest;
-        let hungry = unmet && fair.is_none_or(|fair| self.average > fair * NEARLY);
+        let hungry = fair.map_or(unmet, |fair| self.average > fair * NEARLY);
         let amount = if hungry { HUNGRY } else { rounded(self.average.min(1.0) * RATE, random) };
         let continued = self.window + 1 == number;
         (self.asked, self.since, self.window) = (0.0, now, number);
         Some(DemandReport { amount, at: now, continued })
     }
 
-    /// Learns from the record after a report.
-    pub(super) fn learn(&mut self, report: DemandReport, record: Windows, now: Time, window: u64) {
+    /// Learns from the record after a report. `used` is this node's part of what all nodes used.
+    pub(super) fn learn(&mut self, report: DemandReport, record: Windows, used: f64, now: Time, window: u64) {
         let of = |sum: u64| {
             let (hungry, used) = (sum / HUNGRY, sum % HUNGRY);
             (hungry > 0).then(|| (1.0 - whole(used) / RATE) / whole(hungry))
@@ -141,13 +142,15 @@ impl Demand {
         let before = record.previous + if report.continued { 0 } else { report.amount };
         let fair = match (of(before).filter(|_| record.previous > 0), of(record.current)) {
             (Some(before), Some(current)) => before.min(current),
-            (Some(fair), None) | (None, Some(fair)) => fair,
+            (Some(before), None) => before,
+            // The first window with hungry nodes: more may follow.
+            (None, Some(current)) => current.min(used),
             (None, None) => {
                 self.fair = 0.0;
                 return;
             }
         };
-        let least = self.fair(now).map_or(MIN_FAIR, |last| last * LARGEST_STEP);
+        let least = self.fair(now).unwrap_or(used) * LARGEST_STEP;
         self.fair = narrow(fair.max(least).clamp(MIN_FAIR, 1.0));
         self.fair_until = Time::from_nanos(now.nanos().saturating_add(window * VALID));
     }
@@ -212,7 +215,7 @@ mod tests {
     fn bursts_are_not_mistaken_for_hunger() {
         // A hundred nodes, each of which got far more than the limit yields.
         let (mut demand, report) = asking(3_000, false);
-        demand.learn(report, record(99 * report.amount, 99 * report.amount), at(100), WINDOW);
+        demand.learn(report, record(99 * report.amount, 99 * report.amount), 0.01, at(100), WINDOW);
         assert_eq!(demand.fair(at(100)), None);
     }
 
@@ -232,16 +235,33 @@ mod tests {
         assert_eq!(demand.fair(at(100)), None);
         // Two others are hungry, too, and satisfied ones use a tenth.
         let sum = 3 * HUNGRY + 1_000;
-        demand.learn(report, record(sum, sum), at(100), WINDOW);
+        demand.learn(report, record(sum, sum), 0.5, at(100), WINDOW);
         let fair = demand.fair(at(100)).expect("nodes are hungry");
         assert!((fair - 0.3).abs() < 1e-6, "{fair}");
         assert_eq!(demand.fair(at(100 + VALID)), None, "not known any longer");
     }
 
     #[test]
+    fn in_the_first_window_with_hungry_nodes_they_keep_to_what_they_had() {
+        let (mut demand, report) = asking(50, true);
+        demand.learn(report, record(5_000, HUNGRY), 0.2, at(100), WINDOW);
+        let fair = demand.fair(at(100)).expect("this node is hungry");
+        assert!((fair - 0.2).abs() < 1e-6, "{fair}: others may follow");
+    }
+
+    #[test]
+    fn a_node_that_asks_for_more_than_the_fair_part_is_hungry_before_it_is_denied_anything() {
+        let (mut demand, report) = asking(5, false);
+        demand.learn(report, record(8 * HUNGRY, 8 * HUNGRY), 0.2, at(100), WINDOW);
+        (0..5).for_each(|_| demand.count(1.0));
+        let report = demand.report(true, LIMIT, at(101), WINDOW, 0.5).expect("tokens are scarce");
+        assert_eq!(report.amount, HUNGRY, "a fifth of the limit, and an eighth is fair");
+    }
+
+    #[test]
     fn nobody_is_hungry() {
         let (mut demand, report) = asking(5, false);
-        demand.learn(report, record(8_000, 2_000), at(100), WINDOW);
+        demand.learn(report, record(8_000, 2_000), 0.5, at(100), WINDOW);
         assert_eq!(demand.fair(at(100)), None);
     }
 }

@@ -5,7 +5,7 @@ use tollgate_core::{Limit, Time};
 use super::advance::Advance;
 use super::demand::{Demand, DemandReport};
 use super::pending::PendingDeltas;
-use super::share::{NodeShare, Part, nanos, narrow};
+use super::share::{NodeShare, Part, Terms, nanos, narrow};
 use super::usage::{self, LastAnswer, LateGrants, Usage};
 use crate::config::LimitConfig;
 
@@ -274,13 +274,18 @@ impl Peers {
         let mut balance = remaining + pending;
         if self.is_recovering(now) {
             part = Part { open: self.recovery.part, entitled: self.recovery.part };
-            balance = balance.min(self.recovery.balance);
+            // Nor does it leave more than before, to fill the reserve.
+            let reserve = config.rate.reserve();
+            if balance > 0.0 {
+                balance = balance.min(self.recovery.balance).max(reserve);
+            }
         }
         if !self.is_hungry(config, now) {
             self.share.stop_saving();
         }
         let answered_until = Time::from_nanos(now.nanos().saturating_add(late_after(config)));
-        self.share.restart(part, balance, pending, config.rate, now, answered_until);
+        let terms = Terms { part, scarce: self.demand.fair(now).is_some(), answered_until };
+        self.share.restart(terms, balance, pending, config.rate, now);
     }
 
     /// Returns this node's part: the fair one if tokens do not suffice, and else what it spent of what all nodes spent.
@@ -293,7 +298,7 @@ impl Peers {
     }
 
     /// Returns what this node spent of what all nodes spent lately.
-    fn used(&self) -> f64 {
+    pub(super) fn used(&self) -> f64 {
         let (own, others) = (f64::from(self.own), f64::from(self.others));
         let used = if own + others > 0.0 { own / (own + others) } else { 0.0 };
         (used + MIN_PART).min(1.0)

@@ -324,7 +324,8 @@ impl Replica {
         if let Some((report, record)) = update.demand
             && let Some(records) = &config.records
         {
-            peers.demand.learn(report, record, now, records.demand_window);
+            let used = peers.used();
+            peers.demand.learn(report, record, used, now, records.demand_window);
         }
         let others = match (was_late, update.comparable) {
             (true, _) => 0.0,

@@ -8,6 +8,13 @@ use tollgate_core::{Limit, Time};
 /// The part of the balance that is shared out. Every node sees the balance before the others have reported what they
 /// took of it; all of it would be spent twice, followed by a pause.
 const CAUTION: f64 = 0.5;
+/// While tokens are scarce, the part of what is beyond the reserve, or missing, that is made up for in a round. Nodes
+/// with a small part spend what they may some rounds later: with more than this, all would spend too much in turn, and
+/// then nothing.
+const CORRECTION: f64 = 0.25;
+/// The part of the capacity that nodes leave while tokens are scarce, so that a node with little demand finds a token
+/// whenever it needs one.
+const RESERVE: f64 = 1.0 / 16.0;
 
 /// The rate and capacity that shares are parts of.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +30,11 @@ impl TokenRate {
         let token = crate::nanos(limit.period()) as f64 / f64::from(limit.count().max(1));
         Self { token, capacity: limit.capacity().into() }
     }
+
+    /// Returns how many tokens nodes leave while tokens are scarce.
+    pub(super) fn reserve(&self) -> f64 {
+        self.capacity * RESERVE
+    }
 }
 
 /// The parts of a limit that belong to a node.
@@ -37,6 +49,16 @@ pub(super) struct Part {
 
 impl Part {
     pub(super) const WHOLE: Self = Self { open: 1.0, entitled: 1.0 };
+}
+
+/// What a node may spend until the next round.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    pub(super) part: Part,
+    /// Tokens do not suffice for all nodes.
+    pub(super) scarce: bool,
+    /// The central store counts as answering until then.
+    pub(super) answered_until: Time,
 }
 
 /// The share of a node that is not the only one.
@@ -68,7 +90,8 @@ impl NodeShare {
     }
 
     fn room(&self, rate: TokenRate) -> f64 {
-        (self.part.open * rate.capacity).max(self.wanted.into())
+        // While a caller comes for what was saved, the next token is being saved already.
+        (self.part.open * rate.capacity).max(2.0 * f64::from(self.wanted))
     }
 
     /// Returns how many nanoseconds it takes until `cost` may be spent, without further rounds.
@@ -99,21 +122,23 @@ impl NodeShare {
     }
 
     /// Restarts after a sync round, with a part of the central `balance`, of which this node has spent `pending` since
-    /// it sent its deltas. The central store counts as answering until `answered_until`.
-    pub(super) fn restart(
-        &mut self,
-        part: Part,
-        balance: f64,
-        pending: f64,
-        rate: TokenRate,
-        now: Time,
-        answered_until: Time,
-    ) {
-        // What was saved for a cost that the share does not cover yet is kept.
-        let saved = self.budget(rate, now).clamp(0.0, self.wanted.into());
+    /// it sent its deltas.
+    ///
+    /// It keeps what it saves for a cost that its share does not cover yet. While tokens are scarce, the balance stays at
+    /// the reserve, all that is refilled is shared out as it comes, and every node keeps a little of what it did not
+    /// spend: as much as its part of the reserve, or two tokens.
+    pub(super) fn restart(&mut self, terms: Terms, balance: f64, pending: f64, rate: TokenRate, now: Time) {
+        let Terms { part, scarce, answered_until } = terms;
+        let (shared, reserve) = if scarce {
+            self.miss(1.0);
+            let reserve = rate.reserve();
+            ((balance - reserve) * CORRECTION, reserve)
+        } else {
+            (balance * if balance > 0.0 { CAUTION } else { 1.0 }, 0.0)
+        };
+        let kept = self.budget(rate, now).clamp(0.0, (part.open * reserve).max(2.0 * f64::from(self.wanted)));
         (self.part, self.at, self.answered_until) = (part, now, answered_until);
-        let share = part.open * balance * if balance > 0.0 { CAUTION } else { 1.0 };
-        self.left = (share + saved - pending).min(self.room(rate));
+        self.left = (part.open * shared + kept - pending).min(self.room(rate));
     }
 }
 
@@ -170,5 +195,26 @@ mod tests {
         assert_close(share.budget(RATE, at(1_000)), 25.0);
         share.stop_saving();
         assert_close(share.budget(RATE, at(1_000)), 10.0);
+    }
+
+    #[test]
+    fn while_tokens_are_scarce_a_share_keeps_a_little_and_the_balance_stays_at_the_reserve() {
+        let restarted = |scarce, balance| {
+            let mut share =
+                NodeShare { part: PART, left: 10.0, at: at(0), answered_until: at(60_000), wanted: 0.0 };
+            share.restart(
+                Terms { part: PART, scarce, answered_until: at(60_000) },
+                balance,
+                0.0,
+                RATE,
+                at(0),
+            );
+            share.budget(RATE, at(0))
+        };
+        assert_close(restarted(false, 20.0), 2.5);
+        assert_close(restarted(false, -20.0), -5.0);
+        assert_close(restarted(true, RATE.reserve()), 2.0);
+        assert_close(restarted(true, RATE.reserve() + 16.0), 3.0);
+        assert_close(restarted(true, RATE.reserve() - 16.0), 1.0);
     }
 }
