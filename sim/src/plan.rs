@@ -1,5 +1,6 @@
 //! What happens in a run: which node receives how many requests and when, and when it is cut off.
 
+use std::fmt;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -18,6 +19,14 @@ pub(crate) struct Plan {
     pub(crate) nodes: Vec<NodePlan>,
     /// If present, only as many requests arrive as this bucket holds, on all nodes together.
     pub(crate) at_most: Option<Bucket>,
+}
+
+impl fmt::Display for Plan {
+    /// Which run it is, without its up to a thousand nodes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mode, bucket, interval, seed, nodes, .. } = self;
+        write!(f, "{} nodes, {}, {bucket}, {interval:?}, seed {seed}", nodes.len(), mode.name())
+    }
 }
 
 /// What happens on one node. Instants are in seconds.

@@ -170,7 +170,7 @@ fn run(plan: &Plan) -> Result<Record, String> {
     let fleet = Fleet::new(plan.nodes.len(), plan.mode, plan.interval);
     let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(|error| error.to_string())?;
     // The fleet outlives the runtime, so that no node sends pending deltas when it is dropped.
-    runtime.block_on(play(plan, &fleet)).map_err(|error| format!("{plan:?}: {error}"))
+    runtime.block_on(play(plan, &fleet)).map_err(|error| format!("{plan}: {error}"))
 }
 
 async fn play(plan: &Plan, fleet: &Fleet) -> Result<Record, StoreError> {

@@ -9,7 +9,8 @@ use tollgate_core::store::{
     WindowLimit, decide_one_by_one,
 };
 use tollgate_core::{
-    AlgorithmKind, Charge, Clock, Decision, ErrorKind, Key, Limit, Request, StoreError, Time, Verdict,
+    AlgorithmKind, Charge, Clock, Decision, ErrorKind, IdempotencyKey, Key, Limit, Request, StoreError, Time,
+    Verdict,
 };
 
 use crate::config::Config;
@@ -17,7 +18,7 @@ use crate::idempotency::{IdempotencyRecords, RETENTION};
 use crate::key_hash::{KeyHash, KeyHasher, NO_DIGEST};
 use crate::shard::{Entry, Shard, Usage};
 use crate::stats::{Evictions, Stats};
-use crate::sync::{Mutex, lock, yield_now};
+use crate::sync::{Mutex, MutexGuard, lock, yield_now};
 use crate::table::{Form, Table, TatTable, Updated, WindowsTable};
 
 /// How many shards, each with a lock of its own, record verdicts by idempotency key.
@@ -368,6 +369,12 @@ impl Default for MemoryStore {
     }
 }
 
+impl MemoryStore {
+    fn idempotency_records(&self, key: IdempotencyKey) -> MutexGuard<'_, IdempotencyRecords> {
+        lock(&self.idempotency[(key.get() % IDEMPOTENCY_SHARDS as u128) as usize])
+    }
+}
+
 impl ImmediateStore for MemoryStore {
     #[inline]
     fn charge_now(&self, charge: &Charge<'_>, clock: &impl Clock) -> Decision {
@@ -384,7 +391,7 @@ impl ImmediateStore for MemoryStore {
     fn decide_now(&self, request: Request<'_>, now: Time) -> Result<Verdict, StoreError> {
         request.supported()?;
         let Some(key) = request.idempotency_key() else { return Ok(self.decide_once(request, now)) };
-        let mut records = lock(&self.idempotency[(key.get() % IDEMPOTENCY_SHARDS as u128) as usize]);
+        let mut records = self.idempotency_records(key);
         if let Some(verdict) = records.get(key) {
             return Ok(verdict);
         }
@@ -414,6 +421,12 @@ impl Store for MemoryStore {
     async fn decide_one(&self, charge: &Charge<'_>, clock: &impl Clock) -> Result<Decision, StoreError> {
         charge.supported()?;
         Ok(self.charge_now(charge, clock))
+    }
+
+    async fn forget_idempotency_keys(&self, answered: &[(Key<'_>, IdempotencyKey)]) {
+        for (_, key) in answered {
+            self.idempotency_records(*key).forget(*key);
+        }
     }
 
     async fn decide_batch(&self, batch: &[Run<'_>], now: Time) -> Vec<Result<RunVerdict, StoreError>> {
