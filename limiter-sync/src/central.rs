@@ -170,6 +170,7 @@ impl<S: Store, C: Clock> Node<S, C> {
                         state,
                         sent,
                         late: LateGrants::default(),
+                        failed_before: false,
                         collected_at: now,
                         comparable,
                         usage: None,

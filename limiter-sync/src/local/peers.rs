@@ -45,6 +45,9 @@ pub(super) struct Peers {
     shared_at: Time,
     /// When the first of the pending deltas was granted.
     pending_since: Time,
+    /// The central store did not answer while they became pending: a call before them failed. Without that, they are
+    /// not late, however long sync rounds take: nodes would forgive each other what they spend too much in each round.
+    after_outage: bool,
     /// What was known at the last round whose deltas were not late; `None` before the first.
     last: Option<LastAnswer>,
     recovery: Recovery,
@@ -92,6 +95,7 @@ impl Peers {
             alone: false,
             shared_at: Time::EPOCH,
             pending_since,
+            after_outage: false,
             last: None,
             recovery: Recovery { until: Time::EPOCH, part: 1.0, balance: 0.0 },
             owed: LateGrants::default(),
@@ -152,10 +156,21 @@ impl Peers {
         window.is_some_and(|window| self.demand.is_unmet(config.rate, now, window))
     }
 
+    /// Notes that the central store answered a call that had failed before. What is pending by now was granted in the
+    /// meantime.
+    pub(super) fn end_outage(&mut self) {
+        self.after_outage = true;
+    }
+
     /// Returns whether pending deltas have waited unusually long.
-    pub(super) fn is_late(&self, pending: &PendingDeltas, config: &LimitConfig, now: Time) -> bool {
+    fn have_waited(&self, pending: &PendingDeltas, config: &LimitConfig, now: Time) -> bool {
         let waited = now.nanos().saturating_sub(self.pending_since.nanos());
         config.refill.is_bucket() && !pending.is_empty() && waited > late_after(config)
+    }
+
+    /// Returns whether pending deltas have waited long because the central store did not answer.
+    fn is_late(&self, pending: &PendingDeltas, config: &LimitConfig, now: Time) -> bool {
+        self.after_outage && self.have_waited(pending, config, now)
     }
 
     /// Returns whether late grants can be compared with what was refilled meanwhile: this node knows what the usage
@@ -174,6 +189,7 @@ impl Peers {
         now: Time,
     ) -> (LateGrants, u64) {
         let (since, late) = (self.pending_since, self.has_late(pending, config, now));
+        self.after_outage = false;
         let amount = if late { pending.take_debits(config.refill) } else { 0 };
         let owed = std::mem::take(&mut self.owed);
         if owed.amount > 0 {
@@ -189,7 +205,7 @@ impl Peers {
             && self.demand.fair(now).is_none()
             && !self.is_recovering(now)
             && self.advance.is_possible(now)
-            && !self.is_late(pending, config, now)
+            && !self.have_waited(pending, config, now)
     }
 
     /// Returns what a round adds to the usage record, in its `unit`. `sent` is the sum of its deltas, of which `owed` is
@@ -341,6 +357,7 @@ mod tests {
     #[test]
     fn grants_are_late_after_four_intervals() {
         let (mut peers, mut pending) = (Peers::new(at(0), 0, at(0)), PendingDeltas::default());
+        peers.end_outage();
         assert!(!peers.is_late(&pending, &config(), at(9_000)), "there are none");
         spend(&mut peers, &mut pending, 3, at(1_000));
         spend(&mut peers, &mut pending, 2, at(1_300));
@@ -352,6 +369,8 @@ mod tests {
         let record =
             Windows { sliding: true, start: at(0), period: 600_000_000_000, previous: 0, current: 0 };
         peers.answered(90.0, Usage { record, unit: 1 }, &config(), at(900));
+        assert_eq!(peers.take_late(&mut pending, &config(), at(2_000)).0.amount, 0, "there was no outage");
+        peers.end_outage();
         let (late, _) = peers.take_late(&mut pending, &config(), at(2_000));
         assert_eq!((late, pending.is_empty()), (LateGrants { amount: 5, since: at(1_000) }, true));
     }

@@ -41,6 +41,8 @@ pub(crate) struct Update {
     pub(crate) sent: i64,
     /// Late grants, which were only recorded.
     pub(crate) late: LateGrants,
+    /// An earlier call with them failed.
+    pub(crate) failed_before: bool,
     /// When they were collected, by the deciding clock.
     pub(crate) collected_at: Time,
     /// The replica's instants are those of the central clock. Otherwise the states cannot be compared.
@@ -294,6 +296,9 @@ impl Replica {
             // What is pending by now was granted after the deltas that were sent.
             Box::new(Peers::new(update.collected_at, sent.cast_unsigned(), now))
         });
+        if update.failed_before {
+            peers.end_outage();
+        }
         let pending = signed(self.pending.sum().max(0));
         let late = peers.has_late(&self.pending, config, now);
         let was_late = update.late.amount > 0;

@@ -15,6 +15,8 @@ const CORRECTION: f64 = 0.25;
 /// The part of the capacity that nodes leave while tokens are scarce, so that a node with little demand finds a token
 /// whenever it needs one.
 const RESERVE: f64 = 1.0 / 16.0;
+/// How many nanoseconds it takes at most to refill the reserve. What nodes leave of a daily quota would be missing.
+const RESERVE_REFILLS_IN: f64 = 1e9;
 
 /// The rate and capacity that shares are parts of.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +35,7 @@ impl TokenRate {
 
     /// Returns how many tokens nodes leave while tokens are scarce.
     pub(super) fn reserve(&self) -> f64 {
-        self.capacity * RESERVE
+        (self.capacity * RESERVE).min(RESERVE_REFILLS_IN / self.token)
     }
 }
 
@@ -216,5 +218,7 @@ mod tests {
         assert_close(restarted(true, RATE.reserve()), 2.0);
         assert_close(restarted(true, RATE.reserve() + 16.0), 3.0);
         assert_close(restarted(true, RATE.reserve() - 16.0), 1.0);
+        let slow = TokenRate { token: 4e9, capacity: 1_000.0 };
+        assert_close(slow.reserve(), 0.25);
     }
 }

@@ -114,13 +114,15 @@ pub(crate) struct Batch {
     pub(super) keys: Vec<KeyDeltas>,
     /// It may have been applied, and the answer lost: it has to keep its idempotency key.
     pub(super) in_doubt: bool,
+    /// A call with it failed.
+    pub(super) failed: bool,
     /// How often it was rejected in a row because of one of its keys.
     pub(super) rejections: u8,
 }
 
 impl Batch {
     pub(super) fn new(keys: Vec<KeyDeltas>) -> Self {
-        Self { id: IdempotencyKey::unique(), keys, in_doubt: false, rejections: 0 }
+        Self { id: IdempotencyKey::unique(), keys, in_doubt: false, failed: false, rejections: 0 }
     }
 
     pub(super) fn charges(&self) -> impl Iterator<Item = Charge<'_>> {

@@ -81,6 +81,7 @@ impl<S: Store, C: Clock> Node<S, C> {
         let mut queue = lock(&self.batches);
         batch.in_doubt |= error.effect() == Effect::Unknown;
         let about_a_key = self.failed(error, sent_at);
+        batch.failed |= !about_a_key;
         batch.rejections = if about_a_key { batch.rejections.saturating_add(1) } else { 0 };
         // One bad key must not block the others for ever. A store recognizes a batch that it has applied before it
         // rejects anything: a batch that is rejected again and again was not applied, and can be split.
@@ -121,6 +122,7 @@ impl<S: Store, C: Clock> Node<S, C> {
                     state,
                     sent: key.sending.deltas.sum(),
                     late: key.sending.late,
+                    failed_before: batch.failed,
                     collected_at: key.collected_at,
                     comparable: key.was_synced || key.central_dates,
                     usage: usage.zip(unit).map(|(record, unit)| Usage { record, unit }),

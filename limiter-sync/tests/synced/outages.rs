@@ -176,8 +176,14 @@ async fn with_late_grants() -> (Fleet, Limit) {
         assert!(fleet.take(node, &limit, 10).await.is_allowed());
         fleet.sync().await;
     }
-    assert!(fleet.take(0, &limit, 50).await.is_allowed());
+    let link = fleet.nodes[0].store();
+    link.set(LinkState::Down);
+    assert!(fleet.take(0, &limit, 1).await.is_allowed());
+    assert!(fleet.nodes[0].sync_now().await.is_err());
+    assert!(fleet.take(0, &limit, 49).await.is_allowed());
     fleet.advance(Duration::from_secs(1));
+    link.set(LinkState::Up);
+    fleet.nodes[0].sync_now().await.expect("the central store answers");
     (fleet, limit)
 }
 
@@ -189,7 +195,7 @@ async fn debited(fleet: &Fleet, limit: &Limit) -> u32 {
 async fn late_grants_of_a_bucket_that_never_was_full_count() {
     let (fleet, limit) = with_late_grants().await;
     fleet.nodes[0].sync_now().await.expect("the central store answers");
-    assert_eq!(debited(&fleet, &limit).await, 30, "only recorded");
+    assert_eq!(debited(&fleet, &limit).await, 31, "only recorded");
     assert_eq!(fleet.nodes[0].stats().pending, 1);
     assert_eq!(fleet.take(0, &limit, 0).await.remaining(), limit.capacity() - 80, "the node knows");
     fleet.nodes[0].sync_now().await.expect("the central store answers");
@@ -277,12 +283,13 @@ impl Scenario {
 fn scenarios() -> impl Strategy<Value = Scenario> {
     let faults =
         prop_oneof![Just(LinkState::Down), Just(LinkState::LostAnswer), Just(LinkState::LostRequest)];
-    let fleet = (2..=6_u32, 50..1_000_u32, 1..=20_u32, any::<bool>(), 150..300_u64);
+    let fleet = (2..=6_u32, 20..200_u32, 1..=20_u32, any::<bool>(), 150..300_u64);
     // Deltas of an outage of less than four intervals are not late, and count in full. In one outage of three, a node
     // can reach the central store all the time.
     let outage = (2_000..3_000_u64, 600..12_000_u64, 0..=500_u64, faults, 0..3_u64);
     (fleet, outage, any::<u64>()).prop_map(|(fleet, (starts, lasts, apart, state, reachable), seed)| {
-        let (nodes, rate, burst, share, percent) = fleet;
+        let (nodes, rate_of_each, burst, share, percent) = fleet;
+        let rate = nodes * rate_of_each;
         let mut outage = Outage::of_all(nodes.into(), starts, lasts, apart);
         for (seen, _) in &mut outage.nodes {
             *seen = state;
@@ -307,11 +314,14 @@ proptest! {
     fn what_was_granted_beyond_the_limit_is_repaid_and_no_more(scenario in scenarios()) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
         let (limit, outage) = (scenario.limit(), &scenario.outage);
-        // Each node has another demand in every second, and none in some.
+        // From the outage on, each node has another demand in every second, and none in some.
         let demand = |random: &mut Seed, node: u64, now: u64| {
             let mut second = Seed::new(scenario.seed ^ node << 32 ^ (now / 1_000));
-            let idle = second.once_in(5) && now >= outage.starts;
-            let percent = if idle { 0 } else { 40 + second.below(260) };
+            let percent = match now >= outage.starts {
+                false => scenario.percent,
+                true if second.once_in(5) => 0,
+                true => 40 + second.below(260),
+            };
             requests(random, &limit, outage.nodes.len(), percent)
         };
         let until = outage.last_back() + 3 * INTERVAL;
@@ -323,7 +333,7 @@ proptest! {
     }
 
     /// From an interval after the last node is back, at least 80 % of the limit passes in every second, unless more
-    /// than the limit was granted: that is repaid first.
+    /// than the limit was granted: that is repaid first. A part of a token on each node is rounding.
     #[test]
     fn the_limit_passes_again_at_once(scenario in scenarios()) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
@@ -333,6 +343,7 @@ proptest! {
         let until = last + INTERVAL + 3_000;
         let run = runtime.block_on(run(&limit, scenario.when_stale, outage, until, scenario.seed, demand));
         let debt = -run.account(last).strict.min(0.0);
+        let rounding = f64::from(u32::try_from(outage.nodes.len()).expect("small"));
         for seconds in 1..=3_u32 {
             let second = |number: u32| last + INTERVAL + u64::from(number) * 1_000;
             let (passed, least) = if debt == 0.0 {
@@ -341,7 +352,7 @@ proptest! {
                 let repaid = debt + rate / 5.0;
                 (run.passed(second(0), u64::from(seconds) * 1_000), 0.8 * rate * f64::from(seconds) - repaid)
             };
-            prop_assert!(passed >= least - 1.0, "{passed} of {least} after {seconds} s, debt {debt}");
+            prop_assert!(passed >= least - rounding, "{passed} of {least} after {seconds} s, debt {debt}");
         }
     }
 }
