@@ -36,7 +36,7 @@
 //! | decides on | a replica of the central state | tokens leased from the central store in advance |
 //! | beyond the limit | by a bounded amount, which is repaid | never, in total |
 //! | without the central store | continues, as [`WhenStale`] says | until the leased tokens are spent |
-//! | a check waits | only with [`ColdKeys::FetchFirst`], or without a sync task | when it needs more tokens than are leased |
+//! | a check waits | for tokens beyond its share, with [`ColdKeys::FetchFirst`], without a sync task | when it needs more tokens than are leased |
 //! | a node crashes | may lose what it granted since the last sync round | loses its leased tokens, for all nodes |
 //!
 //! ## Deltas
@@ -55,8 +55,8 @@
 //! the limit passes.
 //!
 //! That is the first burst of nodes that do not know of each other yet. Once a node has seen the demand of others, it
-//! spends only its share of the remaining tokens between two rounds. Ten nodes under three times their limit, synchronized every 100 ms, stay within 2 % of it over
-//! any 10 s.
+//! spends only its share of the remaining tokens between two rounds. Ten nodes under three times their limit,
+//! synchronized every 100 ms, stay within 2 % of it over any 10 s.
 //!
 //! A check that a share does not cover is not denied while the central store has tokens, as far as is known: it waits
 //! for one call ([`SyncPolicy::ask_within`]), which is made for all checks of the key that need tokens. For a limit
@@ -101,10 +101,10 @@
 //!
 //! # Fair shares
 //!
-//! While a limit has tokens for all nodes, whichever asks gets them. Once it does not, nodes exchange their demand through
-//! the central store, and each gets a max-min fair part: a node with little demand gets all of it, and the others share
-//! the rest equally. A node that joins, or has been idle, has its part about a second (ten intervals) later. Two nodes,
-//! one after the other, and the same with checks at the central store:
+//! While a limit has tokens for all nodes, whichever asks gets them. Once it does not, nodes exchange their demand
+//! through the central store, and each gets a max-min fair part: a node with little demand gets all of it, and the
+//! others share the rest equally. A node that joins, or has been idle, has its part about a second (ten intervals)
+//! later. Two nodes, one after the other, and the same with checks at the central store:
 //!
 #![doc = include_str!("../docs/joining.svg")]
 //!
@@ -120,11 +120,15 @@
 //!
 //! # Outages
 //!
-//! During an outage, nodes go on by their shares: about the limit in total, if all of them are cut off. When the central
-//! store is back, what was refilled meanwhile pays for what was granted meanwhile, and only what exceeds it is repaid.
-//! Checks at the central store would have been errors:
+//! During an outage, nodes go on by their shares: about the limit in total, if all of them are cut off. When the
+//! central store is back, what was refilled meanwhile pays for what was granted meanwhile, and only what exceeds it is
+//! repaid. Checks at the central store would have been errors:
 //!
 #![doc = include_str!("../docs/outage.svg")]
+//!
+//! Nodes that have not known of each other before an outage cannot compare. That is so for a bucket which is full again
+//! between any two sync rounds, because its limit is not nearly used. What such nodes granted during the outage counts
+//! in full, and callers may be denied for some of that time.
 //!
 //! # What is decided locally
 //!
