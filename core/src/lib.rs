@@ -55,7 +55,7 @@ pub use event::{BreakerState, Event, FallbackReason, Observer};
 pub use key::Key;
 pub use limit::{Limit, LimitBuilder, LimitError};
 #[cfg(feature = "std")]
-pub use limiter::{Lease, Permit, Wait};
+pub use limiter::{Admission, Lease, Permit, Wait};
 pub use limiter::{Limiter, Reservation};
 pub use store::AnyStore;
 pub use time::Time;

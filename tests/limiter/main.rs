@@ -1,5 +1,6 @@
 //! Tests of the limiter, on the memory store and a manual clock.
 
+mod admission;
 mod permits;
 mod reservations;
 mod several;

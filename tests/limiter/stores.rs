@@ -70,6 +70,10 @@ impl Store for LosesAnswers {
         decide_one_by_one(self, batch, now).await
     }
 
+    fn decide_detached(&self, request: Request<'_>, now: Time) {
+        self.store.decide_detached(request, now);
+    }
+
     async fn export(&self, limit: &Limit, key: Key<'_>, now: Time) -> Result<Export, StoreError> {
         self.store.export(limit, key, now).await
     }

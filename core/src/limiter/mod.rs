@@ -1,6 +1,8 @@
 //! The limiter: a store and a clock.
 
 #[cfg(feature = "std")]
+mod admission;
+#[cfg(feature = "std")]
 mod lease;
 mod now;
 #[cfg(feature = "std")]
@@ -14,6 +16,8 @@ mod waiting;
 use alloc::sync::Arc;
 use core::future::Future;
 
+#[cfg(feature = "std")]
+pub use admission::Admission;
 #[cfg(feature = "std")]
 pub use lease::Lease;
 #[cfg(feature = "std")]

@@ -47,7 +47,7 @@ pub struct Permit {
 }
 
 impl Permit {
-    fn new(holder: Arc<dyn Holder>, charge: &Charge<'_>, decision: Decision) -> Self {
+    pub(super) fn new(holder: Arc<dyn Holder>, charge: &Charge<'_>, decision: Decision) -> Self {
         Self {
             holder: Some(holder),
             charge: charge.into(),
@@ -55,6 +55,20 @@ impl Permit {
             lost: Arc::default(),
             #[cfg(feature = "tokio")]
             renewal: None,
+        }
+    }
+
+    /// Returns the permit if the decision took the slot. Otherwise there is nothing to release.
+    pub(super) fn decided(mut self, decision: Option<Decision>) -> Option<Self> {
+        match decision {
+            Some(decision) if decision.is_allowed() => {
+                self.decision = decision;
+                Some(self)
+            }
+            Some(_) | None => {
+                self.forget();
+                None
+            }
         }
     }
 
@@ -104,7 +118,7 @@ impl fmt::Debug for Permit {
 }
 
 /// A limiter whose type is erased, so that a permit has no type parameters.
-trait Holder: Send + Sync {
+pub(super) trait Holder: Send + Sync {
     fn release(&self, charge: &Charge<'_>);
 }
 

@@ -84,8 +84,8 @@ impl RunVerdict {
     }
 
     /// Returns the verdict of a run of one request. An error if the store returned none.
-    #[cfg(feature = "tokio")]
-    pub(super) fn into_single(mut self) -> Result<Verdict, StoreError> {
+    #[cfg(feature = "std")]
+    pub(crate) fn into_single(mut self) -> Result<Verdict, StoreError> {
         self.verdicts.pop().ok_or_else(StoreError::no_decision)
     }
 }
