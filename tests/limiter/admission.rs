@@ -62,7 +62,11 @@ fn shadow_mode_counts_and_never_denies() {
     let shadowed = [planned.charge("key"), slots.charge("key")];
     let first = ready(limiter.admit(&[api.charge("key")], &shadowed)).expect("supported");
     let flags = |admission: &tollgate::Admission| -> Vec<_> {
-        admission.shadowed().iter().map(|decision| decision.is_some_and(|d| d.is_shadowed())).collect()
+        admission
+            .shadowed()
+            .iter()
+            .map(|decision| decision.as_ref().is_some_and(tollgate::Decision::is_shadowed))
+            .collect()
     };
     assert_eq!((first.is_allowed(), flags(&first), first.permits().len()), (true, vec![false, false], 1));
     let second = ready(limiter.admit(&[api.charge("key")], &shadowed)).expect("supported");
