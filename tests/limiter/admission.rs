@@ -71,7 +71,7 @@ fn shadow_mode_counts_and_never_denies() {
     assert_eq!((first.is_allowed(), flags(&first), first.permits().len()), (true, vec![false, false], 1));
     let second = ready(limiter.admit(&[api.charge("key")], &shadowed)).expect("supported");
     assert_eq!((second.is_allowed(), flags(&second), second.permits().len()), (true, vec![true, true], 0));
-    assert!(second.shadowed().iter().flatten().all(|decision| decision.is_allowed()));
+    assert!(second.shadowed().iter().flatten().all(tollgate::Decision::is_allowed));
     let alone = ready(limiter.admit(&[], &shadowed)).expect("supported");
     assert!(alone.is_allowed() && flags(&alone) == [true, true]);
     let expected = [("api", false), ("planned", false), ("slots", false), ("api", false), ("planned", true)];
