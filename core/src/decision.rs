@@ -24,6 +24,8 @@ pub enum Source {
     Switch,
     /// Shadow mode: the store decided otherwise, but the limit is not enforced.
     Shadow,
+    /// A rule: it blocks the request, or the request lacks what the rule counts by. No store was asked.
+    Rule,
 }
 
 impl Source {
@@ -35,6 +37,7 @@ impl Source {
             Self::Policy => "policy",
             Self::Switch => "switch",
             Self::Shadow => "shadow",
+            Self::Rule => "rule",
         }
     }
 }
@@ -53,7 +56,7 @@ pub enum Outcome {
     Allowed,
     /// Denied for now; a retry can succeed later.
     Denied,
-    /// Denied for ever: the cost is larger than the capacity. Also the outcome of
+    /// Denied for ever: the cost is larger than the capacity, or a rule blocks the request. Also the outcome of
     /// [`check_now`](crate::Limiter::check_now) on a concurrency limit, whose slots need a permit.
     NeverFits,
     /// The lease to renew has expired, and its slot may be taken: acquire again.
@@ -155,6 +158,13 @@ impl RawDecision {
     pub fn deny_listed(charge: &Charge<'_>) -> Self {
         let denied = Self::deny(charge, Duration::ZERO, Source::Switch);
         Self { outcome: Outcome::DenyListed, wait: 0, reset: 0, ..denied }
+    }
+
+    /// Denies a request for ever because a rule says so, whatever was counted. For requests that no store is asked
+    /// about, so there is no charge.
+    pub fn deny_by_rule() -> Self {
+        let (outcome, source) = (Outcome::NeverFits, Source::Rule);
+        Self { outcome, source, granted: 0, limit: 0, left: 0, unit: 1, wait: 0, reset: 0 }
     }
 
     /// Returns the same decision with another source.
@@ -573,6 +583,8 @@ mod tests {
         let denied: Decision = RawDecision::deny(&limit.charge("a"), Duration::ZERO, Source::Policy).into();
         assert!(denied.retry_after().is_some_and(|wait| !wait.is_zero()));
         assert_eq!(Decision::from(RawDecision::deny_listed(&limit.charge("a"))).retry_after(), None);
+        let by_rule = Decision::from(RawDecision::deny_by_rule());
+        assert_eq!((by_rule.is_denied(), by_rule.retry_after(), by_rule.remaining()), (true, None, 0));
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub(super) fn cancellation<'a>(
 ) -> Option<Charge<'a>> {
     match decision.source() {
         Source::Store | Source::Shadow => charge.compensation(decision, decided_at),
-        Source::Fallback | Source::Policy | Source::Switch => None,
+        Source::Fallback | Source::Policy | Source::Switch | Source::Rule => None,
     }
 }
 
