@@ -38,12 +38,14 @@
 //!
 //! - [`Subject`], [`run`], [`trials`], [`labelled`] (`suite`): runs the trials on a store.
 //! - `trials`: one file per behaviour. `replay` compares a store with core's pure function on seeded random traces.
+//! - [`DocumentSubject`], [`run_documents`], [`document_trials`] (`documents`): the same for document stores.
 //! - `samples`: the limits that trials use, at least one per algorithm.
 //! - `fixture`: a store, a namespace and a time that a trial moves by hand. `compare`: what a failed trial prints.
 //! - [`Pure`]: core's pure function as a reference model; [`Seed`]: reproducible random numbers. Both also serve
 //!   replays in a store's own tests.
 
 mod compare;
+mod documents;
 mod fixture;
 mod pure;
 mod samples;
@@ -51,6 +53,9 @@ mod seed;
 mod suite;
 mod trials;
 
+#[doc(hidden)]
+pub use documents::document_failures;
+pub use documents::{DocumentSubject, KilledPut, document_trials, run_documents};
 pub use pure::Pure;
 pub use seed::Seed;
 #[doc(hidden)]

@@ -1,5 +1,6 @@
 //! Runs the trials on a store.
 
+use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -39,7 +40,7 @@ pub trait Subject: Send + Sync + 'static {
 }
 
 /// How many trials run at the same time by default: on a server, trials wait more than they compute.
-const DEFAULT_THREADS: usize = 8;
+pub(crate) const DEFAULT_THREADS: usize = 8;
 
 /// The code of a trial.
 pub(crate) type Body<S> = Box<dyn Fn(Fixture<S>) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send + Sync>;
@@ -146,12 +147,14 @@ impl<T: Subject> Suite<T> {
                 (trial.body)(fixture).await;
             });
         });
-        catch_unwind(body).map_err(|panic| {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("the trial panicked");
-            format!("{text}{calls}")
-        })
+        catch_unwind(body).map_err(|panic| format!("{}{calls}", message_of(panic.as_ref())))
     }
+}
+
+/// Returns the message of a panic.
+pub(crate) fn message_of(panic: &(dyn Any + Send)) -> &str {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("the trial panicked")
 }
 
 /// Labels a trial, for suites that run the same trials several times. The reason of an ignored trial stays.
@@ -172,7 +175,7 @@ pub fn run(subject: impl Subject) -> ExitCode {
 }
 
 /// Returns a namespace that no other trial and no earlier run uses.
-fn unique(name: &str) -> String {
+pub(crate) fn unique(name: &str) -> String {
     use std::hash::{BuildHasher, RandomState};
     format!("{name}-{:016x}", RandomState::new().hash_one(name))
 }

@@ -76,6 +76,37 @@ pub enum Event<'a> {
         /// What is wrong with which server, and what would be right.
         problem: &'a str,
     },
+    /// Other rules are in use from now on.
+    RulesLoaded {
+        /// The name of the source of rules.
+        source: &'a str,
+        /// A digest of the names and texts of its documents: processes with the same rules have the same digest.
+        digest: u64,
+        /// How many documents there are.
+        documents: usize,
+    },
+    /// The newest rules of a source cannot be used; those before them stay in use. Reported once per version.
+    RulesRejected {
+        /// The name of the source of rules.
+        source: &'a str,
+        /// What is wrong with which document, and what would be right.
+        problem: &'a str,
+    },
+    /// A source of rules was polled.
+    RulesPolled {
+        /// The name of the source of rules.
+        source: &'a str,
+        /// How long the source has not answered. Zero if it did.
+        stale_for: Duration,
+        /// The error, if it did not answer; the rules in use stay in use.
+        error: Option<&'a StoreError>,
+    },
+    /// The store of plan assignments was asked for a user's plan, and did not answer. The last known plan or the
+    /// default plan is used.
+    PlanUnavailable {
+        /// The error.
+        error: &'a StoreError,
+    },
 }
 
 /// Why a fallback decided instead of the store.

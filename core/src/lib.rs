@@ -15,6 +15,7 @@
 //! - [`Limiter`] (`limiter`): a store and a clock.
 //! - [`Clock`], [`Timer`] (`clock`), [`Time`] (`time`): where time comes from.
 //! - [`Event`], [`Observer`] (`event`): the hook for metrics and logs.
+//! - [`documents`]: versioned documents, where rule sets and plan assignments are stored.
 //! - [`StoreError`], [`ConfigError`] (`error`): errors of stores, and of configurations that cannot be built.
 //! - `algorithm`: one file per algorithm; `rate`: rates without drift; `state`, `settle`: the pure functions that every
 //!   store agrees with.
@@ -27,6 +28,7 @@ mod algorithm;
 mod charge;
 mod clock;
 mod decision;
+pub mod documents;
 mod error;
 mod event;
 #[cfg(feature = "std")]

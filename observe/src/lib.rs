@@ -49,12 +49,19 @@
 //! | `tollgate_store_call_seconds` | histogram | `store` | duration of the calls of a guarded store, including those that failed |
 //! | `tollgate_store_errors_total` | counter | `store`, `kind` | calls of a guarded store that failed |
 //! | `tollgate_misconfigured_servers_total` | counter | | servers whose configuration lets limits be exceeded |
+//! | `tollgate_rules_loads_total` | counter | `source` | times that other rules came into use |
+//! | `tollgate_rules_documents` | gauge | `source` | documents of the rules in use |
+//! | `tollgate_rules_rejections_total` | counter | `source` | new rules that cannot be used |
+//! | `tollgate_rules_rejected` | gauge | `source` | 1 while the newest rules cannot be used and older ones are in use, 0 otherwise |
+//! | `tollgate_rules_poll_errors_total` | counter | `source`, `kind` | polls that the source of rules did not answer |
+//! | `tollgate_rules_stale_seconds` | gauge | `source` | time for which the source of rules has not answered |
+//! | `tollgate_plan_errors_total` | counter | `kind` | look-ups of a user's plan that the store did not answer |
 //!
 //! A decision of a fallback counts twice: among the decisions with its source, and among the fallbacks with its reason.
 //!
 //! A call of a guarded store that fails counts among the store errors, and among the errors only if no failure policy
 //! decides its charges. Without a guarded store, every failed check counts among the errors. `store` is the name of the
-//! guarded store, which its builder sets.
+//! guarded store, which its builder sets; `source` is the name of a source of rules, likewise.
 //!
 //! The number of time series is bounded. The values of `outcome`, `source`, `reason`, `kind` and `state` are fixed
 //! names of Tollgate ([`Outcome::as_str`](tollgate_core::Outcome::as_str) and so on). Keys are never labels. Names of

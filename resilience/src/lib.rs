@@ -31,7 +31,7 @@
 //!
 //! # Layout
 //!
-//! - [`Guarded`] (`guarded`): deadline, circuit breaker, failure policies, reconciliation.
+//! - [`Guarded`], [`FailurePolicies`] (`guarded`): deadline, circuit breaker, failure policies, reconciliation.
 //! - [`Coalesced`] (`coalesced`): concurrent checks in few calls.
 //! - [`Switched`], [`Switches`] (`switched`): limits that are switched off or to shadow mode, and lists of keys.
 
@@ -40,5 +40,5 @@ mod guarded;
 mod switched;
 
 pub use coalesced::{Coalesced, CoalescedBuilder, CoalescedStats};
-pub use guarded::{FallbackStore, Guarded, GuardedBuilder, GuardedStats, OnFailure, Share};
+pub use guarded::{FailurePolicies, FallbackStore, Guarded, GuardedBuilder, GuardedStats, OnFailure, Share};
 pub use switched::{KeyList, ShadowStats, SwitchState, Switched, SwitchedStats, Switches};

@@ -1,4 +1,4 @@
-//! The configuration of a store.
+//! The configuration of a store, and of documents.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,13 +8,15 @@ use scylla::client::session_builder::SessionBuilder;
 use scylla::statement::{Consistency, SerialConsistency};
 use tollgate_core::{ErrorKind, StoreError};
 
+use crate::documents::CassandraDocuments;
+use crate::options::StoreOptions;
 use crate::replication::Replication;
-use crate::schema::Table;
+use crate::schema::{DOCUMENTS, LIMITS, Table};
 use crate::session::{self, LazySession};
 use crate::store::CassandraStore;
 use crate::url::ClusterUrl;
 
-/// Configures a [`CassandraStore`]: the cluster, consistency levels, timeouts and cache.
+/// Configures a [`CassandraStore`] or [`CassandraDocuments`]: the cluster, consistency levels, timeouts and cache.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -32,46 +34,35 @@ use crate::url::ClusterUrl;
 ///
 /// # URLs
 ///
-/// `cassandra://user:password@host,host:port/keyspace?datacenter=dc1&table=limits`
+/// `cassandra://user:password@host,host:port/keyspace?datacenter=dc1&table=limits&documents=documents`
 ///
 /// - The hosts are contact points: the driver discovers the other nodes. Default port: 9042.
 /// - `user:password@` is optional. Percent-encode special characters.
-/// - `datacenter` is the same as [`local_datacenter`](Self::local_datacenter), and `table` the same as
-///   [`table`](Self::table). Both are optional; where both the URL and the option are set, they must be equal.
+/// - `datacenter` is the same as [`local_datacenter`](Self::local_datacenter), `table` the same as
+///   [`table`](Self::table), and `documents` the same as [`documents_table`](Self::documents_table). All are optional;
+///   where both the URL and the option are set, they must be equal.
 /// - Anything else is an error: other parameters, a fragment, a user without a password, empty hosts.
 #[derive(Clone)]
 #[must_use = "a configuration does nothing until it connects"]
 pub struct Config {
     url: String,
     table: Option<String>,
+    documents_table: Option<String>,
+    document_versions: u32,
     datacenter: Option<String>,
     options: StoreOptions,
     require_reachable: bool,
 }
 
-/// The options that a connected store uses.
-#[derive(Clone)]
-pub(crate) struct StoreOptions {
-    pub(crate) consistency: Consistency,
-    pub(crate) serial_consistency: SerialConsistency,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) call_timeout: Duration,
-    pub(crate) expiry_margin: Duration,
-    pub(crate) cache_bytes: u64,
-    pub(crate) customize_session: Arc<dyn Fn(SessionBuilder) -> SessionBuilder + Send + Sync>,
-}
+/// The most versions of a document that can be kept: the transaction of every change names all of them.
+const MAX_DOCUMENT_VERSIONS: u32 = 1_000;
 
-impl StoreOptions {
-    /// Returns how much of a call's time must be left for another request to be worth sending.
-    pub(crate) fn response_reserve(&self) -> Duration {
-        (self.call_timeout / 8).min(Duration::from_secs(1))
-    }
-
-    /// Returns the expiry margin, at least two call timeouts: the id of a transaction whose response was lost must
-    /// still be in the row when the store looks for it.
-    pub(crate) fn effective_margin(&self) -> Duration {
-        self.expiry_margin.max(self.call_timeout.saturating_mul(2))
-    }
+/// What to connect to.
+#[derive(Debug)]
+struct Target {
+    url: ClusterUrl,
+    limits: Table,
+    documents: Table,
 }
 
 impl Config {
@@ -80,16 +71,10 @@ impl Config {
         Self {
             url: url.into(),
             table: None,
+            documents_table: None,
+            document_versions: 20,
             datacenter: None,
-            options: StoreOptions {
-                consistency: Consistency::LocalQuorum,
-                serial_consistency: SerialConsistency::LocalSerial,
-                connect_timeout: Duration::from_secs(1),
-                call_timeout: Duration::from_secs(2),
-                expiry_margin: Duration::from_secs(60),
-                cache_bytes: 64 << 20,
-                customize_session: Arc::new(|builder| builder),
-            },
+            options: StoreOptions::default(),
             require_reachable: false,
         }
     }
@@ -97,6 +82,20 @@ impl Config {
     /// Sets the name of the table. Default: `limits`. Processes with the same keyspace and table share their limits.
     pub fn table(mut self, name: impl Into<String>) -> Self {
         self.table = Some(name.into());
+        self
+    }
+
+    /// Sets the name of the table of documents. Default: `documents`. Processes with the same keyspace and table share
+    /// their documents.
+    pub fn documents_table(mut self, name: impl Into<String>) -> Self {
+        self.documents_table = Some(name.into());
+        self
+    }
+
+    /// Sets how many versions of a document are kept, 1 to 1,000. Default: 20. Each change drops the versions before
+    /// these, for all processes.
+    pub fn document_versions(mut self, count: u32) -> Self {
+        self.document_versions = count;
         self
     }
 
@@ -173,10 +172,11 @@ impl Config {
         self
     }
 
-    /// Creates the keyspace and the table if they do not exist, and upgrades an older table. Call it once, when you
-    /// deploy; calling it again changes nothing. An existing keyspace keeps its replication.
+    /// Creates the keyspace and the tables of limits and of documents if they do not exist, and upgrades older tables.
+    /// Call it once, when you deploy; calling it again changes nothing. An existing keyspace keeps its replication.
     ///
-    /// The user needs `CREATE` and `ALTER` for this call only. To create the table by hand:
+    /// The user needs `CREATE` and `ALTER` for this call only. To create the tables by hand; a program that keeps no
+    /// documents does not need the second one:
     ///
     /// ```text
     /// CREATE TABLE limits (
@@ -185,12 +185,18 @@ impl Config {
     ///     'class': 'TimeWindowCompactionStrategy',
     ///     'compaction_window_unit': 'HOURS', 'compaction_window_size': 1
     /// };
+    /// CREATE TABLE documents (
+    ///     key blob, item blob, value blob, PRIMARY KEY (key, item)
+    /// ) WITH comment = 'tollgate documents, schema 1';
     /// ```
     pub async fn create_schema(&self, replication: &Replication) -> Result<(), StoreError> {
-        let (url, table) = self.parse()?;
+        let target = self.parse()?;
         let create = async {
-            let session = session::open(&url, &self.options).await?;
-            table.create(&session, replication, self.options.serial_consistency).await
+            let session = session::open(&target.url, &self.options).await?;
+            for table in [target.limits, target.documents] {
+                table.create(&session, replication, self.options.serial_consistency).await?;
+            }
+            Ok(())
         };
         Box::pin(create).await
     }
@@ -198,23 +204,47 @@ impl Config {
     /// Connects to the cluster. An invalid configuration, rejected credentials and a missing or outdated schema are
     /// errors. An unreachable cluster is an error only with [`require_reachable`](Self::require_reachable).
     pub async fn connect(self) -> Result<CassandraStore, StoreError> {
-        let (url, table) = self.parse()?;
-        let session = LazySession::new(url, table, self.options.clone());
-        let connected = session.get().await.map(|_| ());
-        match connected {
+        let Target { url, limits, .. } = self.parse()?;
+        let session = LazySession::new(url, limits, self.options.clone());
+        self.check_connected(session.get().await.map(|_| ()))?;
+        Ok(CassandraStore::new(session, self.options))
+    }
+
+    /// Connects to the cluster for its documents, as [`connect`](Self::connect) does for limits. The table of limits is
+    /// not needed.
+    pub async fn connect_documents(self) -> Result<CassandraDocuments, StoreError> {
+        let Target { url, documents, .. } = self.parse()?;
+        let session = LazySession::new(url, documents, self.options.clone());
+        self.check_connected(session.get().await.map(|_| ()))?;
+        Ok(CassandraDocuments::new(session, self.options, self.document_versions))
+    }
+
+    /// Returns the error of an attempt to connect, unless a later attempt may succeed.
+    fn check_connected(&self, attempt: Result<(), StoreError>) -> Result<(), StoreError> {
+        match attempt {
             Err(error) if self.require_reachable || !error.is_retryable() => Err(error),
-            Ok(()) | Err(_) => Ok(CassandraStore::new(session, self.options)),
+            Ok(()) | Err(_) => Ok(()),
         }
     }
 
-    fn parse(&self) -> Result<(ClusterUrl, Table), StoreError> {
+    fn parse(&self) -> Result<Target, StoreError> {
         self.check()?;
         let mut url = ClusterUrl::parse(&self.url)?;
         let datacenter = only("local_datacenter", self.datacenter.as_deref(), url.datacenter.as_deref())?;
-        let table = only("table", self.table.as_deref(), url.table.as_deref())?;
-        let table = Table::new(&url.keyspace, table.unwrap_or("limits"))?;
+        let limits = only("table", self.table.as_deref(), url.table.as_deref())?.unwrap_or("limits");
+        let documents = only("documents_table", self.documents_table.as_deref(), url.documents.as_deref())?
+            .unwrap_or("documents");
+        if limits == documents {
+            return Err(refused(
+                "cassandra: limits and documents have the same table; set Config::table or Config::documents_table \
+                 to another name"
+                    .to_owned(),
+            ));
+        }
+        let limits = Table::new(&LIMITS, &url.keyspace, limits)?;
+        let documents = Table::new(&DOCUMENTS, &url.keyspace, documents)?;
         url.datacenter = datacenter.map(str::to_owned);
-        Ok((url, table))
+        Ok(Target { url, limits, documents })
     }
 
     /// Returns an error for an option that no store can work with. It names the option and what would be right.
@@ -228,6 +258,10 @@ impl Config {
             (
                 self.options.call_timeout.is_zero(),
                 "call_timeout must not be zero; use Duration::MAX for no timeout",
+            ),
+            (
+                !(1..=MAX_DOCUMENT_VERSIONS).contains(&self.document_versions),
+                "document_versions must be 1 to 1000",
             ),
             (is_serial, "consistency: the level of the commit must not be serial; use LocalQuorum or Quorum"),
             (
@@ -266,22 +300,11 @@ impl fmt::Debug for Config {
         // Without the URL, which may contain a password.
         f.debug_struct("Config")
             .field("table", &self.table)
+            .field("documents_table", &self.documents_table)
+            .field("document_versions", &self.document_versions)
             .field("datacenter", &self.datacenter)
             .field("options", &self.options)
             .field("require_reachable", &self.require_reachable)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for StoreOptions {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StoreOptions")
-            .field("consistency", &self.consistency)
-            .field("serial_consistency", &self.serial_consistency)
-            .field("connect_timeout", &self.connect_timeout)
-            .field("call_timeout", &self.call_timeout)
-            .field("expiry_margin", &self.expiry_margin)
-            .field("cache_bytes", &self.cache_bytes)
             .finish_non_exhaustive()
     }
 }
@@ -306,6 +329,9 @@ mod tests {
             (config().local_datacenter(""), "Config::local_datacenter must not be empty"),
             (config().local_datacenter("dc2"), "Config::local_datacenter and the URL have different values"),
             (config().table("two"), "Config::table and the URL have different values"),
+            (config().documents_table("one"), "limits and documents have the same table"),
+            (config().document_versions(0), "Config::document_versions must be 1 to 1000"),
+            (config().document_versions(1_001), "Config::document_versions must be 1 to 1000"),
         ] {
             let error = config.parse().expect_err(problem);
             assert_eq!(error.kind(), ErrorKind::Refused);

@@ -16,8 +16,9 @@
 //! # }
 //! ```
 //!
-//! [`Config`] documents the URL and all options. [`Config::create_schema`] creates the keyspace and the table, once,
-//! when you deploy.
+//! [`Config`] documents the URL and all options. [`Config::create_schema`] creates the keyspace and its tables, once,
+//! when you deploy. [`Config::connect_documents`] returns a store of versioned documents, such as rule sets, in the same
+//! keyspace.
 //!
 //! # Guarantees
 //!
@@ -56,7 +57,7 @@
 //! - Cassandra 5 (tested with 5.0.6) with `paxos_variant: v2` in `cassandra.yaml`, which halves the cost of a
 //!   transaction.
 //! - A replication factor of 3, so that two replicas can agree while one is down.
-//! - A user with `SELECT` and `MODIFY` on the table.
+//! - A user with `SELECT` and `MODIFY` on the tables.
 //! - No other writers: plain writes and lightweight transactions on the same table do not see each other.
 //! - For a keyspace that is replicated in several datacenters: `SERIAL` ([`Config::consistency`]).
 //!
@@ -72,7 +73,7 @@
 //!
 //! # Layout
 //!
-//! - [`CassandraStore`] (`store`), [`Config`] (`config`), `url`, [`Stats`] (`stats`).
+//! - [`CassandraStore`] (`store`), [`Config`] (`config`), `options`, `url`, [`Stats`] (`stats`).
 //! - `decide`: the decisions on the rows of one entity. `places`: requests over several entities.
 //! - `update`: the compare-and-set loop. `call`: one call of it, with retries and lost responses. `backoff`: its
 //!   delays.
@@ -81,7 +82,8 @@
 //! - `clock_lead`: how far the clocks of other clients are ahead.
 //! - `row`, `codec`: the content of a row and its stored format. `key`: partitions and row names. `row_cache`: rows
 //!   as they were seen last. `partition_lock`: one call per partition at a time.
-//! - `schema`, [`Replication`] (`replication`): the keyspace and the table. `error`: conversion of driver errors.
+//! - [`CassandraDocuments`] (`documents`): versioned documents.
+//! - `schema`, [`Replication`] (`replication`): the keyspace and its tables. `error`: conversion of driver errors.
 
 mod backoff;
 mod call;
@@ -89,8 +91,10 @@ mod clock_lead;
 mod codec;
 mod config;
 mod decide;
+mod documents;
 mod error;
 mod key;
+mod options;
 mod partition_lock;
 mod places;
 mod replication;
@@ -106,6 +110,7 @@ mod update;
 mod url;
 
 pub use config::Config;
+pub use documents::CassandraDocuments;
 pub use replication::Replication;
 /// The driver, for [`Config::session`].
 pub use scylla;

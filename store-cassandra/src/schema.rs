@@ -1,4 +1,4 @@
-//! The keyspace and the table: created on request, checked on every connection.
+//! The keyspace and its tables: created on request, checked on every connection.
 
 use scylla::client::session::Session;
 use scylla::statement::SerialConsistency;
@@ -8,20 +8,50 @@ use tollgate_core::{ErrorKind, StoreError};
 use crate::error;
 use crate::replication::{Replication, check_serial_consistency};
 
-/// The schema version that this program needs. It is stored in the table's comment.
-const VERSION: u32 = 1;
-const COMMENT: &str = "tollgate limits, schema ";
-/// Name, type and kind of each column. A column of the primary key cannot be added later.
-const COLUMNS: [(&str, &str, &str); 4] = [
-    ("key", "blob", "partition_key"),
-    ("limit_name", "text", "clustering"),
-    ("state", "blob", "regular"),
-    ("guard", "boolean", "regular"),
-];
+/// What a table is for, and how it is created.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// What the table contains. Part of its comment.
+    content: &'static str,
+    /// The schema version that this program needs. It is stored in the table's comment.
+    version: u32,
+    /// Name, type and kind of each column, the primary key first. A column of the primary key cannot be added later.
+    columns: &'static [(&'static str, &'static str, &'static str)],
+    options: &'static str,
+}
+
+/// The states of limits. They are overwritten often and expire. Those written at about the same time expire together,
+/// so whole files can be dropped (time windows). A node that was down for more than a day has to be repaired or
+/// replaced: other nodes have removed their tombstones by then.
+pub(crate) const LIMITS: Layout = Layout {
+    content: "limits",
+    version: 1,
+    columns: &[
+        ("key", "blob", "partition_key"),
+        ("limit_name", "text", "clustering"),
+        ("state", "blob", "regular"),
+        ("guard", "boolean", "regular"),
+    ],
+    options: " AND gc_grace_seconds = 86400 AND compaction = \
+              {'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS', 'compaction_window_size': 1}",
+};
+
+/// Versioned documents. What an item contains follows from its name, so all columns have the same type.
+pub(crate) const DOCUMENTS: Layout = Layout {
+    content: "documents",
+    version: 1,
+    columns: &[
+        ("key", "blob", "partition_key"),
+        ("item", "blob", "clustering"),
+        ("value", "blob", "regular"),
+    ],
+    options: "",
+};
 
 /// A table in a keyspace, by names that are safe in a statement.
 #[derive(Clone, Debug)]
 pub(crate) struct Table {
+    layout: &'static Layout,
     keyspace: String,
     name: String,
 }
@@ -31,7 +61,7 @@ fn refused(message: String) -> StoreError {
 }
 
 impl Table {
-    pub(crate) fn new(keyspace: &str, name: &str) -> Result<Self, StoreError> {
+    pub(crate) fn new(layout: &'static Layout, keyspace: &str, name: &str) -> Result<Self, StoreError> {
         for (what, name) in [("keyspace", keyspace), ("table", name)] {
             let characters =
                 name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
@@ -44,7 +74,7 @@ impl Table {
                 )));
             }
         }
-        Ok(Self { keyspace: keyspace.to_owned(), name: name.to_owned() })
+        Ok(Self { layout, keyspace: keyspace.to_owned(), name: name.to_owned() })
     }
 
     /// Returns the name for a statement. Quoted, because a name may be a CQL keyword.
@@ -66,18 +96,19 @@ impl Table {
         let Some(version) = self.version(session).await? else {
             return Err(refused(format!("cassandra has no table {}; {CREATE}", self.plain())));
         };
-        if version > VERSION {
+        let needed = self.layout.version;
+        if version > needed {
             return Err(refused(format!(
-                "table {} has schema version {version}, but this program supports version {VERSION}; upgrade the \
+                "table {} has schema version {version}, but this program supports version {needed}; upgrade the \
                  program, or use another table",
                 self.plain()
             )));
         }
         // Checked before an upgrade is suggested: a table that is not a store's cannot be upgraded.
         let missing = self.missing_columns(session).await?;
-        if version < VERSION {
+        if version < needed {
             return Err(refused(format!(
-                "table {} has schema version {version}, but this program needs version {VERSION}; {UPGRADE}",
+                "table {} has schema version {version}, but this program needs version {needed}; {UPGRADE}",
                 self.plain()
             )));
         }
@@ -107,27 +138,44 @@ impl Table {
             )
             .await?;
         }
-        execute(
-            session,
-            &format!(
-                "CREATE TABLE IF NOT EXISTS {} \
-                 (key blob, limit_name text, state blob, guard boolean, PRIMARY KEY (key, limit_name)) WITH {}",
-                self.quoted(),
-                table_options()
-            ),
-        )
-        .await?;
-        let version = self.version(session).await?.unwrap_or(0);
-        if version <= VERSION {
+        execute(session, &self.creation()).await?;
+        let (version, needed) = (self.version(session).await?.unwrap_or(0), self.layout.version);
+        if version <= needed {
             for column in self.missing_columns(session).await? {
-                let (_, kind, _) = COLUMNS.iter().find(|(name, ..)| *name == column).expect("a known column");
+                let (_, kind, _) =
+                    self.layout.columns.iter().find(|(name, ..)| *name == column).expect("a known column");
                 execute(session, &format!("ALTER TABLE {} ADD {column} {kind}", self.quoted())).await?;
             }
         }
-        if version < VERSION {
-            execute(session, &format!("ALTER TABLE {} WITH {}", self.quoted(), table_options())).await?;
+        if version < needed {
+            execute(session, &format!("ALTER TABLE {} WITH {}", self.quoted(), self.options())).await?;
         }
         self.check(session, serial).await
+    }
+
+    /// Returns the statement that creates the table.
+    fn creation(&self) -> String {
+        let columns = self.layout.columns;
+        let primary: Vec<_> =
+            columns.iter().filter(|(.., kind)| *kind != "regular").map(|(name, ..)| *name).collect();
+        let columns: Vec<_> =
+            columns.iter().map(|(name, data_type, _)| format!("{name} {data_type}")).collect();
+        format!(
+            "CREATE TABLE IF NOT EXISTS {} ({}, PRIMARY KEY ({})) WITH {}",
+            self.quoted(),
+            columns.join(", "),
+            primary.join(", "),
+            self.options()
+        )
+    }
+
+    fn options(&self) -> String {
+        format!("comment = '{}{}'{}", self.comment(), self.layout.version, self.layout.options)
+    }
+
+    /// Returns what the table's comment contains before the version.
+    fn comment(&self) -> String {
+        format!("tollgate {}, schema ", self.layout.content)
     }
 
     /// Returns the keyspace's replication options, name and value alternating. `None` if there is no such keyspace.
@@ -149,7 +197,8 @@ impl Table {
             &[&self.keyspace, &self.name],
         )
         .await?;
-        let version = |row: &Vec<String>| row.first()?.strip_prefix(COMMENT)?.parse().ok();
+        let comment = self.comment();
+        let version = |row: &Vec<String>| row.first()?.strip_prefix(&comment)?.parse().ok();
         Ok(rows.first().map(|row| version(row).unwrap_or(0)))
     }
 
@@ -162,15 +211,16 @@ impl Table {
         )
         .await?;
         let mut missing = Vec::new();
-        for (name, data_type, kind) in COLUMNS {
+        for &(name, data_type, kind) in self.layout.columns {
             match rows.iter().find(|row| row[0] == name) {
                 Some(row) if row[1] == data_type && row[2] == kind => {}
                 None if kind == "regular" => missing.push(name),
                 Some(_) | None => {
                     return Err(refused(format!(
-                        "table {} is not a tollgate table: `{name}` is not a {} column of type {data_type}; use \
-                         another table",
+                        "table {} is not a tollgate table for {}: `{name}` is not a {} column of type {data_type}; \
+                         use another table",
                         self.plain(),
+                        self.layout.content,
                         kind.replace('_', " ")
                     )));
                 }
@@ -182,16 +232,6 @@ impl Table {
 
 const CREATE: &str = "create it with Config::create_schema, once, when you deploy";
 const UPGRADE: &str = "upgrade it with Config::create_schema, once, when you deploy";
-
-/// States are overwritten often and expire. Those written at about the same time expire together, so whole files can
-/// be dropped (time windows). A node that was down for more than a day has to be repaired or replaced: other nodes
-/// have removed their tombstones by then.
-fn table_options() -> String {
-    format!(
-        "comment = '{COMMENT}{VERSION}' AND gc_grace_seconds = 86400 AND compaction = \
-         {{'class': 'TimeWindowCompactionStrategy', 'compaction_window_unit': 'HOURS', 'compaction_window_size': 1}}"
-    )
-}
 
 async fn execute(session: &Session, statement: &str) -> Result<(), StoreError> {
     let result = session.query_unpaged(statement, ()).await;
@@ -234,10 +274,10 @@ mod tests {
     #[test]
     fn names_that_could_inject_cql_are_refused() {
         for name in ["", "Limits", "9lives", "a-b", "a\"; DROP", "a.b", "_a", &"x".repeat(49)] {
-            let error = Table::new(name, "limits").expect_err(name).to_string();
+            let error = Table::new(&LIMITS, name, "limits").expect_err(name).to_string();
             assert!(error.contains("keyspace") && error.contains("lower-case"), "{error}");
-            assert!(Table::new("limits", name).is_err());
+            assert!(Table::new(&LIMITS, "limits", name).is_err());
         }
-        assert_eq!(Table::new("limits", "table").expect("valid").quoted(), "\"limits\".\"table\"");
+        assert_eq!(Table::new(&LIMITS, "limits", "table").expect("valid").quoted(), "\"limits\".\"table\"");
     }
 }

@@ -17,30 +17,30 @@ use tokio::time::{Instant, timeout};
 use tollgate_core::StoreError;
 
 use crate::backoff;
-use crate::config::StoreOptions;
 use crate::error;
+use crate::options::StoreOptions;
 use crate::routing::{PreferredReplica, RetryIfNotExecuted};
 use crate::schema::Table;
 use crate::url::ClusterUrl;
 
 /// How many replicas of a partition are tried in turn before the first is tried again.
-pub(crate) const REPLICAS: usize = 3;
+const REPLICAS: usize = 3;
 /// How long calls fail at once after a failed attempt to connect.
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
 /// How often an idle connection is checked. A node that takes longer than a call may take gets its connections
 /// closed, and is not used any more; but never sooner than this, because servers pause to collect garbage.
 const KEEPALIVE: Duration = Duration::from_secs(1);
 
-/// A session with a cluster that may not be reachable yet.
+/// A session with a cluster that may not be reachable yet, and the statements for a table.
 #[derive(Debug)]
-pub(crate) struct LazySession(Arc<Connector>);
+pub(crate) struct LazySession<S = LimitStatements>(Arc<Connector<S>>);
 
 #[derive(Debug)]
-struct Connector {
+struct Connector<S> {
     url: ClusterUrl,
     table: Table,
     options: StoreOptions,
-    session: RwLock<Option<Arc<PreparedSession>>>,
+    session: RwLock<Option<Arc<PreparedSession<S>>>>,
     /// Held while a session is opened, so that only one is.
     opening: AsyncMutex<()>,
     /// When and why the last attempt failed.
@@ -49,16 +49,26 @@ struct Connector {
 
 /// A session and its prepared statements.
 #[derive(Debug)]
-pub(crate) struct PreparedSession {
+pub(crate) struct PreparedSession<S = LimitStatements> {
     pub(crate) session: Session,
     /// One set for each replica to start with.
-    pub(crate) statements: [Statements; REPLICAS],
+    statements: [S; REPLICAS],
     /// The other end is in a task of the session's runtime: closed means that the runtime has ended.
     runtime: oneshot::Sender<()>,
 }
 
+/// The prepared statements for a table.
+pub(crate) trait Statements: Sized + Send + Sync + 'static {
+    /// Prepares the statements.
+    fn prepare(session: &Session, table: &Table) -> impl Future<Output = Result<Self, StoreError>> + Send;
+
+    /// Returns these statements for requests that start with the replica of a profile.
+    fn with_profile(&self, profile: &ExecutionProfileHandle, serial: SerialConsistency) -> Self;
+}
+
+/// The statements for the table of limits.
 #[derive(Debug)]
-pub(crate) struct Statements {
+pub(crate) struct LimitStatements {
     /// Values: time-to-live, new state, key, limit, expected state.
     pub(crate) update: PreparedStatement,
     /// Values: key, limit, expected state. A condition that changes nothing.
@@ -66,10 +76,17 @@ pub(crate) struct Statements {
     /// Values: key, limits.
     pub(crate) select: PreparedStatement,
     /// The profile for batches of these statements.
-    pub(crate) profile: ExecutionProfileHandle,
+    pub(crate) profile: Option<ExecutionProfileHandle>,
 }
 
-impl LazySession {
+impl<S> PreparedSession<S> {
+    /// Returns the statements for requests that start with the given replica.
+    pub(crate) fn statements(&self, replica: usize) -> &S {
+        &self.statements[replica % REPLICAS]
+    }
+}
+
+impl<S: Statements> LazySession<S> {
     pub(crate) fn new(url: ClusterUrl, table: Table, options: StoreOptions) -> Self {
         let (session, opening, last_failure) = (RwLock::default(), AsyncMutex::default(), Mutex::default());
         Self(Arc::new(Connector { url, table, options, session, opening, last_failure }))
@@ -77,7 +94,7 @@ impl LazySession {
 
     /// Returns the session, and opens it if there is none. Concurrent callers wait for the same attempt, which
     /// continues if they are cancelled.
-    pub(crate) async fn get(&self) -> Result<Arc<PreparedSession>, StoreError> {
+    pub(crate) async fn get(&self) -> Result<Arc<PreparedSession<S>>, StoreError> {
         if let Some(session) = self.0.current() {
             return Ok(session);
         }
@@ -86,14 +103,14 @@ impl LazySession {
     }
 }
 
-impl Connector {
+impl<S: Statements> Connector<S> {
     /// Returns the session if there is one whose runtime has not ended.
-    fn current(&self) -> Option<Arc<PreparedSession>> {
+    fn current(&self) -> Option<Arc<PreparedSession<S>>> {
         let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
         session.as_ref().filter(|session| !session.runtime.is_closed()).map(Arc::clone)
     }
 
-    async fn get(&self) -> Result<Arc<PreparedSession>, StoreError> {
+    async fn get(&self) -> Result<Arc<PreparedSession<S>>, StoreError> {
         let _opening = self.opening.lock().await;
         if let Some(session) = self.current() {
             return Ok(session);
@@ -118,26 +135,12 @@ impl Connector {
         self.last_failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn connect(&self) -> Result<PreparedSession, StoreError> {
+    async fn connect(&self) -> Result<PreparedSession<S>, StoreError> {
         let session = open(&self.url, &self.options).await?;
         self.table.check(&session, self.options.serial_consistency).await?;
-        let table = self.table.quoted();
-        let prepare =
-            async |text: String| session.prepare(text).await.map_err(|cause| error::from_prepare(&cause));
-        let update = prepare(format!(
-            "UPDATE {table} USING TTL ? SET state = ? WHERE key = ? AND limit_name = ? IF state = ?"
-        ))
-        .await?;
-        // The column `guard` is never set. Deleting it makes a row a condition of a transaction without changing it.
-        let guard =
-            prepare(format!("DELETE guard FROM {table} WHERE key = ? AND limit_name = ? IF state = ?"))
-                .await?;
-        let select =
-            prepare(format!("SELECT limit_name, state FROM {table} WHERE key = ? AND limit_name IN ?"))
-                .await?;
-        let statements = Statements { update, guard, select, profile: self.profile(0) };
+        let statements = S::prepare(&session, &self.table).await?;
         let statements = std::array::from_fn(|replica| {
-            statements.with_profile(self.profile(replica), self.options.serial_consistency)
+            statements.with_profile(&self.profile(replica), self.options.serial_consistency)
         });
         let (runtime, replaced) = oneshot::channel();
         tokio::spawn(replaced);
@@ -162,20 +165,49 @@ impl Connector {
     }
 }
 
-impl Statements {
-    fn with_profile(&self, profile: ExecutionProfileHandle, serial: SerialConsistency) -> Self {
+impl Statements for LimitStatements {
+    async fn prepare(session: &Session, table: &Table) -> Result<Self, StoreError> {
+        let table = table.quoted();
+        let update = prepare(
+            session,
+            format!("UPDATE {table} USING TTL ? SET state = ? WHERE key = ? AND limit_name = ? IF state = ?"),
+        )
+        .await?;
+        // The column `guard` is never set. Deleting it makes a row a condition of a transaction without changing it.
+        let guard = prepare(
+            session,
+            format!("DELETE guard FROM {table} WHERE key = ? AND limit_name = ? IF state = ?"),
+        )
+        .await?;
+        let select = prepare(
+            session,
+            format!("SELECT limit_name, state FROM {table} WHERE key = ? AND limit_name IN ?"),
+        )
+        .await?;
+        Ok(Self { update, guard, select, profile: None })
+    }
+
+    fn with_profile(&self, profile: &ExecutionProfileHandle, serial: SerialConsistency) -> Self {
         let [mut update, mut guard, mut select] = [&self.update, &self.guard, &self.select].map(Clone::clone);
         for statement in [&mut update, &mut guard, &mut select] {
             statement.set_execution_profile_handle(Some(profile.clone()));
         }
-        // A serial read: it sees all applied transactions, and completes those that are in progress.
-        select.set_consistency(match serial {
-            SerialConsistency::Serial => Consistency::Serial,
-            SerialConsistency::LocalSerial => Consistency::LocalSerial,
-        });
-        select.set_is_idempotent(true);
-        Self { update, guard, select, profile }
+        set_serial_read(&mut select, serial);
+        Self { update, guard, select, profile: Some(profile.clone()) }
     }
+}
+
+/// Makes a query a serial read: it sees all applied transactions, and completes those that are in progress.
+pub(crate) fn set_serial_read(select: &mut PreparedStatement, serial: SerialConsistency) {
+    select.set_consistency(match serial {
+        SerialConsistency::Serial => Consistency::Serial,
+        SerialConsistency::LocalSerial => Consistency::LocalSerial,
+    });
+    select.set_is_idempotent(true);
+}
+
+pub(crate) async fn prepare(session: &Session, text: String) -> Result<PreparedStatement, StoreError> {
+    session.prepare(text).await.map_err(|cause| error::from_prepare(&cause))
 }
 
 /// Opens a session with the driver.

@@ -11,8 +11,8 @@ use tollgate_core::store::{
 use tollgate_core::{Charge, Key, Limit, Request, StoreError, Time, Verdict};
 
 use crate::clock_lead::ClockLead;
-use crate::config::StoreOptions;
 use crate::error::{self, Failure};
+use crate::options::StoreOptions;
 use crate::partition_lock::PartitionLocks;
 use crate::row::{MAX_RECORDS, NO_WRITER};
 use crate::row_cache::RowCache;

@@ -8,7 +8,7 @@ use scylla::value::{CqlValue, Row};
 use tollgate_core::StoreError;
 
 use crate::error::{self, Failure};
-use crate::session::{PreparedSession, REPLICAS, Statements};
+use crate::session::{LimitStatements, PreparedSession};
 
 /// A conditional write of one row.
 #[derive(Debug)]
@@ -46,10 +46,6 @@ pub(crate) enum TransactionResult {
 }
 
 impl PreparedSession {
-    fn statements(&self, replica: usize) -> &Statements {
-        &self.statements[replica % REPLICAS]
-    }
-
     /// Writes all rows if all are as expected, and none otherwise.
     pub(crate) async fn write(
         &self,
@@ -57,12 +53,12 @@ impl PreparedSession {
         writes: &[RowWrite<'_>],
         replica: usize,
     ) -> Result<TransactionResult, Failure> {
-        let Statements { update, guard, profile, .. } = self.statements(replica);
+        let LimitStatements { update, guard, profile, .. } = self.statements(replica);
         let response = if let [write] = writes {
             self.session.execute_unpaged(update, write.values(partition)).await
         } else {
             let mut batch = Batch::new(BatchType::Unlogged);
-            batch.set_execution_profile_handle(Some(profile.clone()));
+            batch.set_execution_profile_handle(profile.clone());
             for write in writes {
                 batch.append_statement(if write.update.is_some() { update.clone() } else { guard.clone() });
             }
@@ -86,7 +82,7 @@ impl PreparedSession {
         names: &[&str],
         replica: usize,
     ) -> Result<Vec<StoredRow>, Failure> {
-        let Statements { select, .. } = self.statements(replica);
+        let LimitStatements { select, .. } = self.statements(replica);
         let response = self.session.execute_unpaged(select, (partition, names)).await;
         let response = response.map_err(|cause| error::from_execution(&cause))?;
         Ok(ResponseRows::parse(response).map_err(Failure::NotExecuted)?.stored(None))
@@ -94,13 +90,13 @@ impl PreparedSession {
 }
 
 /// The rows of a response. Its columns depend on the statement and on whether it was applied.
-struct ResponseRows {
+pub(crate) struct ResponseRows {
     columns: Vec<String>,
     rows: Vec<Row>,
 }
 
 impl ResponseRows {
-    fn parse(response: QueryResult) -> Result<Self, StoreError> {
+    pub(crate) fn parse(response: QueryResult) -> Result<Self, StoreError> {
         let response = response.into_rows_result().map_err(error::unexpected_response)?;
         let columns = response.column_specs().iter().map(|column| column.name().to_owned()).collect();
         let rows = response.rows::<Row>().map_err(error::unexpected_response)?;
@@ -113,8 +109,16 @@ impl ResponseRows {
         row.columns.get(column)?.as_ref()
     }
 
-    fn applied(&self) -> bool {
+    pub(crate) fn applied(&self) -> bool {
         self.rows.first().and_then(|row| self.value(row, "[applied]")) == Some(&CqlValue::Boolean(true))
+    }
+
+    /// Returns a column of the first row. `None` if it is null, or if there is no row.
+    pub(crate) fn blob(&self, column: &str) -> Option<&[u8]> {
+        match self.value(self.rows.first()?, column)? {
+            CqlValue::Blob(bytes) => Some(bytes),
+            _ => None,
+        }
     }
 
     /// Returns the rows with a state. `only` is the name of the row if the response does not contain it.

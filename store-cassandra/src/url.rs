@@ -1,4 +1,4 @@
-//! The URL of a cluster: `cassandra://user:password@host,host:port/keyspace?datacenter=…&table=…`.
+//! The URL of a cluster: `cassandra://user:password@host,host:port/keyspace?datacenter=…&table=…&documents=…`.
 
 use percent_encoding::percent_decode_str;
 use tollgate_core::{ErrorKind, StoreError};
@@ -11,6 +11,7 @@ pub(crate) struct ClusterUrl {
     pub(crate) keyspace: String,
     pub(crate) credentials: Option<(String, String)>,
     pub(crate) table: Option<String>,
+    pub(crate) documents: Option<String>,
     pub(crate) datacenter: Option<String>,
 }
 
@@ -70,17 +71,19 @@ impl ClusterUrl {
         if keyspace.contains('/') {
             return Err(invalid("has more than a keyspace in its path; the table is ?table=name"));
         }
+        let (table, documents, datacenter) = (None, None, None);
         let mut url =
-            Self { hosts, keyspace: keyspace.to_owned(), credentials, table: None, datacenter: None };
+            Self { hosts, keyspace: keyspace.to_owned(), credentials, table, documents, datacenter };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let value = percent_decoded(value)?;
             let parameter = match name {
                 "table" => &mut url.table,
+                "documents" => &mut url.documents,
                 "datacenter" => &mut url.datacenter,
                 _ => {
                     return Err(invalid(
-                        "has an unknown parameter; the parameters are `table` and `datacenter`",
+                        "has an unknown parameter; the parameters are `documents`, `table` and `datacenter`",
                     ));
                 }
             };
@@ -124,6 +127,7 @@ impl std::fmt::Debug for ClusterUrl {
             .field("keyspace", &self.keyspace)
             .field("user", &user)
             .field("table", &self.table)
+            .field("documents", &self.documents)
             .field("datacenter", &self.datacenter)
             .finish()
     }
@@ -135,12 +139,13 @@ mod tests {
 
     #[test]
     fn a_url_with_all_parts() {
-        let url = "cassandra://bob:p%40ss%2F@db1,db2:9999,[::1],[::2]:7/limits?datacenter=dc%201&table=tolls";
+        let url = "cassandra://bob:p%40ss%2F@db1,db2:9999,[::1],[::2]:7/limits?datacenter=dc%201&table=tolls&documents=d";
         let url = ClusterUrl::parse(url).expect("valid");
         assert_eq!(url.hosts, ["db1:9042", "db2:9999", "[::1]:9042", "[::2]:7"]);
         assert_eq!(url.keyspace, "limits");
         assert_eq!(url.credentials, Some(("bob".to_owned(), "p@ss/".to_owned())));
         assert_eq!((url.table.as_deref(), url.datacenter.as_deref()), (Some("tolls"), Some("dc 1")));
+        assert_eq!(url.documents.as_deref(), Some("d"));
         assert!(!format!("{url:?}").contains("p@ss"));
     }
 

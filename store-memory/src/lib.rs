@@ -48,10 +48,12 @@
 //!   them are evicted.
 //! - `key_hash`: the keyed hash. `idempotency`: verdicts recorded by idempotency key.
 //! - [`DirectLimiter`] (`direct`): one limit without keys.
+//! - [`MemoryDocuments`] (`documents`): versioned documents, such as rule sets.
 //! - `sync`: atomics and locks, of the standard library or of loom. `loom_tests`: what loom explores.
 
 mod config;
 mod direct;
+mod documents;
 mod idempotency;
 mod key_hash;
 mod several;
@@ -63,6 +65,7 @@ mod table;
 
 pub use config::Config;
 pub use direct::DirectLimiter;
+pub use documents::MemoryDocuments;
 pub use stats::Stats;
 pub use store::MemoryStore;
 

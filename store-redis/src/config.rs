@@ -6,6 +6,8 @@ use std::time::Duration;
 use tollgate_core::{ErrorKind, StoreError};
 
 use crate::connection::Backoff;
+use crate::documents::RedisDocuments;
+use crate::eviction::Contents;
 use crate::key;
 use crate::server::{ConnectionOptions, Connector};
 use crate::store::RedisStore;
@@ -13,7 +15,7 @@ use crate::timing::Timing;
 use crate::topology::Topology;
 use crate::url::{Login, Target};
 
-/// The configuration of a [`RedisStore`]. Only the URL is required.
+/// The configuration of a [`RedisStore`], or of [`RedisDocuments`]. Only the URL is required.
 ///
 /// | Deployment | URL |
 /// |---|---|
@@ -55,6 +57,7 @@ pub struct Config {
     pub(crate) connections: ConnectionOptions,
     call_timeout: Duration,
     timing: Timing,
+    document_history: u32,
     require_reachable: bool,
 }
 
@@ -67,6 +70,7 @@ impl fmt::Debug for Config {
             .field("connections", &self.connections)
             .field("call_timeout", &self.call_timeout)
             .field("timing", &self.timing)
+            .field("document_history", &self.document_history)
             .field("require_reachable", &self.require_reachable)
             .finish_non_exhaustive()
     }
@@ -91,6 +95,7 @@ impl Config {
                 expiry_margin: Duration::from_secs(30),
                 idempotency_retention: Duration::from_secs(60),
             },
+            document_history: 20,
             require_reachable: false,
         }
     }
@@ -170,6 +175,13 @@ impl Config {
         self
     }
 
+    /// Sets how many versions of a document are kept, from 1 to 1,000. Every change drops those that are too many.
+    /// Default: 20.
+    pub fn document_history(mut self, versions: u32) -> Self {
+        self.document_history = versions;
+        self
+    }
+
     /// Makes [`connect`](Self::connect) fail if a server cannot be reached or refuses the connection. Default:
     /// `connect` succeeds, and each call fails until the servers can be reached.
     pub fn require_reachable(mut self) -> Self {
@@ -183,14 +195,31 @@ impl Config {
     /// error only with [`require_reachable`](Self::require_reachable); otherwise the store connects when it is called,
     /// and the call fails if it still cannot.
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
-        self.check()?;
-        let target =
-            Target::parse(&self.url, self.root_certificate.as_deref(), self.sentinel_login.as_ref())?;
-        let connector = Connector::new(self.connections);
-        let topology = Topology::new(target, &connector)?;
+        let connector = Connector::new(self.connections.clone(), Contents::Limits);
+        let topology = Topology::new(self.target()?, &connector)?;
         let store = RedisStore::new(topology, &self.prefix, self.timing, self.call_timeout, &connector);
         let reachable = store.connect_servers().await;
         if self.require_reachable { reachable.map(|()| store) } else { Ok(store) }
+    }
+
+    /// Creates a document store, and connects to its server as [`connect`](Self::connect) does. Its connections are its
+    /// own.
+    ///
+    /// Options about clocks, idempotency keys and expiry have no effect on documents. Client-side shards keep all
+    /// documents on the first shard of the URL, so let it stay the first one.
+    pub async fn connect_documents(self) -> Result<RedisDocuments, StoreError> {
+        let connector = Connector::new(self.connections.clone(), Contents::Documents);
+        let topology = Topology::new(self.target()?.first_shard(), &connector)?;
+        let (history, timeout) = (self.document_history, self.call_timeout);
+        let documents = RedisDocuments::new(topology, &self.prefix, history, timeout, &connector);
+        let reachable = documents.connect_servers().await;
+        if self.require_reachable { reachable.map(|()| documents) } else { Ok(documents) }
+    }
+
+    /// Checks the options, and returns the servers of the URL.
+    fn target(&self) -> Result<Target, StoreError> {
+        self.check()?;
+        Target::parse(&self.url, self.root_certificate.as_deref(), self.sentinel_login.as_ref())
     }
 
     /// Returns an error for an option that no store can work with. It names the option and what would be right.
@@ -216,6 +245,10 @@ impl Config {
                 "idempotency_retention must not be zero; use at least the time in which a call is repeated",
             ),
             (
+                !(1..=MAX_DOCUMENT_HISTORY).contains(&self.document_history),
+                "document_history must be from 1 to 1,000 versions",
+            ),
+            (
                 self.prefix.contains(key::SEPARATOR),
                 "prefix must not contain a `:`, which separates it from the namespace of a key; use `-` or `.` instead",
             ),
@@ -235,3 +268,5 @@ impl Config {
 
 /// More connections to one server than this are a mistake: servers accept 10,000 clients by default.
 const MAX_CONNECTIONS: usize = 1_000;
+/// A script reads and drops the whole history of a document at once.
+const MAX_DOCUMENT_HISTORY: u32 = 1_000;

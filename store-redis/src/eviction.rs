@@ -11,6 +11,32 @@ use tollgate_core::{Event, Observer};
 
 use crate::stats::Counters;
 
+/// What a server holds, which decides what it may evict.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contents {
+    /// Every key has a time-to-live.
+    Limits,
+    /// No key has a time-to-live.
+    Documents,
+}
+
+impl Contents {
+    /// Returns whether a server with this policy and a memory limit evicts none of these keys.
+    fn are_safe_with(self, policy: &str) -> bool {
+        match self {
+            Self::Limits => policy == "noeviction",
+            Self::Documents => policy == "noeviction" || policy.starts_with("volatile-"),
+        }
+    }
+
+    fn loss(self) -> &'static str {
+        match self {
+            Self::Limits => "an evicted key has its whole quota back",
+            Self::Documents => "an evicted document is lost with its history",
+        }
+    }
+}
+
 /// How many problems are kept for an observer that may come.
 const MAX_KEPT: usize = 64;
 
@@ -67,13 +93,19 @@ impl Reports {
 #[derive(Debug)]
 pub(crate) struct EvictionCheck {
     server: String,
+    contents: Contents,
     counters: Arc<Counters>,
     reports: Arc<Reports>,
 }
 
 impl EvictionCheck {
-    pub(crate) fn new(server: String, counters: Arc<Counters>, reports: Arc<Reports>) -> Self {
-        Self { server, counters, reports }
+    pub(crate) fn new(
+        server: String,
+        contents: Contents,
+        counters: Arc<Counters>,
+        reports: Arc<Reports>,
+    ) -> Self {
+        Self { server, contents, counters, reports }
     }
 
     /// Asks the server. A server that refuses to answer, or does not answer until `deadline`, is not reported.
@@ -90,24 +122,25 @@ impl EvictionCheck {
     }
 
     fn record(&self, memory: &str) {
-        let policy = evicting_policy(memory);
+        let policy = evicting_policy(memory, self.contents);
         let is_news = self.reports.record(&self.server, policy.is_some());
         let Some(policy) = policy.filter(|_| is_news) else { return };
         self.counters.evicting_servers.increment();
         self.reports.report(format!(
-            "redis at {} may evict keys: its maxmemory is set and its maxmemory-policy is {policy}; an evicted key has \
-             its whole quota back; set maxmemory-policy noeviction",
-            self.server
+            "redis at {} may evict keys: its maxmemory is set and its maxmemory-policy is {policy}; {}; \
+             set maxmemory-policy noeviction",
+            self.server,
+            self.contents.loss()
         ));
     }
 }
 
 /// Returns the policy by which a server evicts keys, from its reply to `INFO memory`. `None` if it never does.
-fn evicting_policy(memory: &str) -> Option<&str> {
+fn evicting_policy(memory: &str, contents: Contents) -> Option<&str> {
     let field = |name: &str| memory.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     let is_limited = field("maxmemory")?.trim() != "0";
-    // All keys of the store have a time-to-live, so that the `volatile` policies may evict them like any other.
-    field("maxmemory_policy").map(str::trim).filter(|policy| is_limited && *policy != "noeviction")
+    let policy = field("maxmemory_policy").map(str::trim);
+    policy.filter(|policy| is_limited && !contents.are_safe_with(policy))
 }
 
 #[cfg(test)]
@@ -119,11 +152,19 @@ mod tests {
         let memory =
             |max, policy| format!("used_memory:1\r\nmaxmemory:{max}\r\nmaxmemory_policy:{policy}\r\n");
         for policy in ["allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-lru", "volatile-ttl"] {
-            assert_eq!(evicting_policy(&memory(100, policy)), Some(policy));
-            assert_eq!(evicting_policy(&memory(0, policy)), None, "without a limit nothing is evicted");
+            assert_eq!(evicting_policy(&memory(100, policy), Contents::Limits), Some(policy));
+            let evicts_documents = evicting_policy(&memory(100, policy), Contents::Documents).is_some();
+            assert_eq!(evicts_documents, policy.starts_with("allkeys"), "documents do not expire");
+            assert_eq!(
+                evicting_policy(&memory(0, policy), Contents::Limits),
+                None,
+                "without a limit nothing is evicted"
+            );
         }
-        assert_eq!(evicting_policy(&memory(100, "noeviction")), None);
-        assert_eq!(evicting_policy("redis_version:7.0\r\n"), None, "no answer");
+        for contents in [Contents::Limits, Contents::Documents] {
+            assert_eq!(evicting_policy(&memory(100, "noeviction"), contents), None);
+            assert_eq!(evicting_policy("redis_version:7.0\r\n", contents), None, "no answer");
+        }
     }
 
     #[test]
@@ -134,7 +175,12 @@ mod tests {
             Arc::new(move |event: Event<'_>| seen.lock().expect("no panic").push(format!("{event:?}")))
         };
         let reports = Arc::<Reports>::default();
-        let check = EvictionCheck::new("host:1".to_owned(), Arc::clone(&counters), Arc::clone(&reports));
+        let check = EvictionCheck::new(
+            "host:1".to_owned(),
+            Contents::Limits,
+            Arc::clone(&counters),
+            Arc::clone(&reports),
+        );
         check.record("maxmemory:1\nmaxmemory_policy:volatile-ttl");
         reports.attach(&observer);
         for (policy, reports) in

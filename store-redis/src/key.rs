@@ -3,11 +3,16 @@
 //! The hash tag `{entity}` keeps all limits of one entity in one cluster slot. Braces in user input are encoded, so
 //! that no input can break the tag; everything else stays readable. A prefix has no colon, so that the first one ends
 //! it: no prefix and namespace have the keys of another prefix and namespace.
+//!
+//! Documents are `prefix:{documents}/d/name`, and their names `prefix:{documents}/names`. The tag of a limit's key is
+//! followed by a colon, so none of them is the key of a limit.
 
 use tollgate_core::{Charge, IdempotencyKey, Key, Limit};
 
 /// Separates the parts of a name. A prefix must not contain it.
 pub(crate) const SEPARATOR: char = ':';
+/// The hash tag of all documents.
+const DOCUMENTS: &[u8] = b":{documents}";
 
 /// The key names of a store.
 #[derive(Clone, Debug)]
@@ -48,6 +53,16 @@ impl KeyNames {
         let mut name = self.entity(key, 40);
         name.extend_from_slice(format!("op~{:032x}", id.get()).as_bytes());
         name
+    }
+
+    /// Returns the key of a document. All documents are in one slot, together with their names.
+    pub(crate) fn document(&self, name: &str) -> Vec<u8> {
+        [&self.prefix, DOCUMENTS, b"/d/", name.as_bytes()].concat()
+    }
+
+    /// Returns the key of the names of all documents.
+    pub(crate) fn document_names(&self) -> Vec<u8> {
+        [&self.prefix, DOCUMENTS, b"/names"].concat()
     }
 
     fn entity(&self, key: Key<'_>, more: usize) -> Vec<u8> {
@@ -161,6 +176,25 @@ mod tests {
         ];
         assert!(all[1].ends_with(b":login~6b"));
         assert!(all.iter().all(|name| slot(name) == slot(&all[0])));
+    }
+
+    #[test]
+    fn documents_share_a_slot_and_no_key_with_a_limit() {
+        let names = KeyNames::new("tollgate");
+        assert_eq!(names.document("rules/shop"), b"tollgate:{documents}/d/rules/shop");
+        assert_eq!(names.document_names(), b"tollgate:{documents}/names");
+        for document in ["a", "{a}", "}", "names", "d/", "../names"] {
+            let document = names.document(document);
+            assert_eq!(slot(&document), slot(&names.document_names()));
+            assert_ne!(document, names.document_names());
+            let limits = [name("", "documents"), name("documents", "documents"), name("", "documents}/d/a")];
+            assert!(
+                limits
+                    .iter()
+                    .all(|limit| tag(limit) != b"documents" || !limit.starts_with(b"tollgate:{documents}/"))
+            );
+        }
+        assert_ne!(KeyNames::new("a").document("x"), KeyNames::new("b").document("x"));
     }
 
     #[test]

@@ -31,7 +31,7 @@
 //!   taken effect.
 //! - **Lost data is lost state**: after a restart without persistence, or after a failover to a replica that lacks the
 //!   last writes, decisions follow from the state that the server has.
-//! - **All keys expire**: every key has a time-to-live, the time until its state equals a fresh one plus a margin.
+//! - **All keys of limits expire**: each has a time-to-live, the time until its state equals a fresh one plus a margin.
 //!
 //! # Server requirements
 //!
@@ -46,6 +46,24 @@
 //! With `+ping +unwatch`, the store checks a suspect connection and keeps it if it still works; without them, it opens
 //! a new one. With `+info`, it reports servers that may evict keys. A database other than 0 also needs `+select`, a
 //! cluster `+cluster|slots +asking`, Sentinel and shards with replicas `+role`.
+//!
+//! # Documents
+//!
+//! [`RedisDocuments`] keeps versioned documents, such as rule sets, on the same kinds of servers, with the same URLs
+//! and options. Documents need these commands, on the same keys:
+//!
+//! ```text
+//! +evalsha +eval +hget +hmget +hset +hdel +zadd +zrem +zrangebylex
+//! ```
+//!
+//! [`ping`](RedisDocuments::ping) also needs `+time`. In a cluster, all documents of all prefixes are in one slot: the
+//! memory of its node must suffice, and no document can be read while that node is down. With client-side shards, they
+//! are on the first shard of the URL.
+//!
+//! Documents have no time-to-live, so the `volatile-…` policies do not evict them, but the `allkeys-…` policies do: an
+//! evicted document is lost with its history, and its versions start again from 1. A server that holds documents also
+//! needs persistence (`appendonly yes`; with `appendfsync always`, a crash loses no answered change). Replication is
+//! asynchronous: a failover can lose the last changes, whose version numbers are then used again.
 //!
 //! # Eviction
 //!
@@ -75,6 +93,7 @@
 //! - `decide`: encodes requests for `decide.lua` and decodes its replies; `take`, `takes`: the same for plain takes, which
 //!   have short scripts; `deltas`: applies deltas and exports the states in one call;
 //!   `forget`: deletes their idempotency records
+//! - `documents`: versioned documents
 //! - `places`: requests across several servers or slots; `snapshot`: export
 //! - `topology`: routes calls to servers and retries them; `server`, `connection`: shared connections; `eviction`:
 //!   whether a server may evict keys; `error`: failures
@@ -85,6 +104,7 @@ mod config;
 mod connection;
 mod decide;
 mod deltas;
+mod documents;
 mod error;
 mod eviction;
 mod flow_value;
@@ -107,6 +127,7 @@ mod topology;
 mod url;
 
 pub use config::Config;
+pub use documents::RedisDocuments;
 pub use stats::Stats;
 pub use store::RedisStore;
 

@@ -62,6 +62,11 @@ impl<'a> Reader<'a> {
         Some(head)
     }
 
+    /// Returns the bytes that are left.
+    pub(crate) fn rest(self) -> &'a [u8] {
+        self.rest
+    }
+
     /// Reads a message that is preceded by its length.
     pub(crate) fn text(&mut self) -> Option<String> {
         let length = self.u16()?;

@@ -226,4 +226,14 @@ scripts! {
     export = "../scripts/instant.lua", "../scripts/export.lua";
     /// Returns the script that deletes an idempotency record.
     delete_record = "../scripts/delete_record.lua";
+    /// Returns the script that creates, replaces or deletes a document.
+    change_document = "../scripts/documents/stored.lua", "../scripts/documents/change.lua";
+    /// Returns the script that reads the current version of a document.
+    read_document = "../scripts/documents/stored.lua", "../scripts/documents/read.lua";
+    /// Returns the script that reads a kept version of a document.
+    read_document_version = "../scripts/documents/stored.lua", "../scripts/documents/read_version.lua";
+    /// Returns the script that reads the revisions of a document.
+    document_history = "../scripts/documents/stored.lua", "../scripts/documents/history.lua";
+    /// Returns the script that lists names of documents.
+    list_documents = "../scripts/documents/list.lua";
 }

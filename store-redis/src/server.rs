@@ -15,7 +15,7 @@ use tollgate_core::{ErrorKind, StoreError};
 
 use crate::connection::{Backoff, ConnectionSource, SharedConnection};
 use crate::error::{self, Fault, Peer, Role};
-use crate::eviction::{EvictionCheck, Reports};
+use crate::eviction::{Contents, EvictionCheck, Reports};
 use crate::script_call::ScriptCall;
 use crate::stats::{Counter, Counters};
 
@@ -31,13 +31,14 @@ pub(crate) struct ConnectionOptions {
 #[derive(Clone, Debug)]
 pub(crate) struct Connector {
     options: ConnectionOptions,
+    contents: Contents,
     reports: Arc<Reports>,
     counters: Arc<Counters>,
 }
 
 impl Connector {
-    pub(crate) fn new(options: ConnectionOptions) -> Self {
-        Self { options, reports: Arc::default(), counters: Arc::default() }
+    pub(crate) fn new(options: ConnectionOptions, contents: Contents) -> Self {
+        Self { options, contents, reports: Arc::default(), counters: Arc::default() }
     }
 
     pub(crate) fn reports(&self) -> &Arc<Reports> {
@@ -89,7 +90,7 @@ impl Server {
     }
 
     fn with_role(info: ConnectionInfo, role: Role, connector: &Connector) -> Result<Self, StoreError> {
-        let Connector { options, reports, counters } = connector;
+        let Connector { options, contents, reports, counters } = connector;
         let name = info.addr().to_string();
         let (host, tls) = match info.addr() {
             ConnectionAddr::Tcp(host, _) => (host.clone(), false),
@@ -129,7 +130,9 @@ impl Server {
             .build()
             .map_err(|error| refused(error.to_string()))?;
         let eviction = match role {
-            Role::Redis => Some(EvictionCheck::new(name.clone(), Arc::clone(counters), Arc::clone(reports))),
+            Role::Redis => {
+                Some(EvictionCheck::new(name.clone(), *contents, Arc::clone(counters), Arc::clone(reports)))
+            }
             Role::Sentinel => None,
         };
         let source = Arc::new(ConnectionSource {

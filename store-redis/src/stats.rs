@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counters of a [`RedisStore`](crate::RedisStore) since it was created. All clones of a store share them.
+/// Counters of a [`RedisStore`](crate::RedisStore), or of [`RedisDocuments`](crate::RedisDocuments), since it was
+/// created. All its clones share them.
 ///
 /// Each request or batch is one script call per server, so `calls` plus `script_loads` is the number of round trips
 /// that decisions and deltas took; `deletions` need one each. The other counters are normally close to zero.
@@ -33,8 +34,8 @@ pub struct Stats {
     /// ([`Store::forget_idempotency_keys`](tollgate_core::store::Store::forget_idempotency_keys)).
     pub deletions: u64,
     /// Servers found to evict keys: `maxmemory` is set, and `maxmemory-policy` is not `noeviction`. Limits on such a
-    /// server may be exceeded. Each server is checked when a connection to it is taken into use, if its user may call
-    /// `INFO`.
+    /// server may be exceeded. For documents, only the `allkeys-…` policies count. Each server is checked when a
+    /// connection to it is taken into use, if its user may call `INFO`.
     pub evicting_servers: u64,
 }
 

@@ -80,6 +80,15 @@ impl std::fmt::Debug for Login {
 }
 
 impl Target {
+    /// Returns only the first of several shards.
+    pub(crate) fn first_shard(mut self) -> Self {
+        match &mut self {
+            Self::Shards { shards } => shards.truncate(1),
+            Self::Single(_) | Self::Sentinel { .. } | Self::Cluster { .. } => {}
+        }
+        self
+    }
+
     /// Parses a URL. Its login is for the Redis servers; sentinels have their own.
     pub(crate) fn parse(
         url: &str,

@@ -20,13 +20,14 @@ use crate::store::{Run, RunVerdict, Store};
 pub struct Admission {
     verdict: Verdict,
     shadowed: Vec<Option<Decision>>,
+    shadow_error: Option<StoreError>,
     permits: Vec<Permit>,
 }
 
 impl Admission {
     /// Creates an admission by a verdict alone, for requests that need no slot or that no store was asked about.
     pub fn by(verdict: Verdict) -> Self {
-        Self { verdict, shadowed: Vec::new(), permits: Vec::new() }
+        Self { verdict, shadowed: Vec::new(), shadow_error: None, permits: Vec::new() }
     }
 
     /// Returns the verdict on the enforced charges.
@@ -48,6 +49,12 @@ impl Admission {
     /// All of them are allowed; [`Decision::is_shadowed`] says which of them would have been denied.
     pub fn shadowed(&self) -> &[Option<Decision>] {
         &self.shadowed
+    }
+
+    /// Returns why the store failed to decide a charge in shadow mode; of several errors, the first. `None` if it has
+    /// decided all of them.
+    pub fn shadow_error(&self) -> Option<&StoreError> {
+        self.shadow_error.as_ref()
     }
 
     /// Returns the slots of concurrency limits that the request holds.
@@ -103,7 +110,7 @@ impl<S: Store + 'static, C: Clock + 'static> Limiter<S, C> {
         enforced: &[Charge<'_>],
         shadowed: &[Charge<'_>],
     ) -> Result<Admission, StoreError> {
-        let (asked, shadow) = (self.ask(enforced), self.ask(shadowed));
+        let (asked, mut shadow) = (self.ask(enforced), self.ask(shadowed));
         let (verdict, counted) = self.decide_both(&asked.charges, &shadow.charges).await;
         if !verdict.as_ref().is_ok_and(Verdict::is_allowed) {
             self.reverse(&shadow.charges, &counted);
@@ -111,6 +118,11 @@ impl<S: Store + 'static, C: Clock + 'static> Limiter<S, C> {
         let count = |index| decision(&counted, index);
         let charges = shadow.charges.iter().enumerate();
         let shadowed = charges.map(|(index, charge)| Some(count(index)?.shadowed(charge))).collect();
+        let shadow_error = counted.iter().find_map(|verdict| verdict.as_ref().err()).cloned();
+        // Dropped as they are: the slots may have been taken.
+        let is_unknown = |error: &StoreError| error.effect() == Effect::Unknown;
+        let is_known = |index: usize| !counted[index].as_ref().is_err_and(is_unknown);
+        shadow.permits.retain(|(index, _)| is_known(*index));
         // Dropped, and thereby released, unless the request is admitted.
         let shadow_permits: Vec<_> = shadow.into_permits(count).collect();
         let permits = match &verdict {
@@ -122,7 +134,7 @@ impl<S: Store + 'static, C: Clock + 'static> Limiter<S, C> {
             Err(error) if error.effect() == Effect::Unknown => Vec::new(),
             Ok(_) | Err(_) => asked.into_permits(|_| None).collect(),
         };
-        Ok(Admission { verdict: verdict?, shadowed, permits })
+        Ok(Admission { verdict: verdict?, shadowed, shadow_error, permits })
     }
 
     /// Gives each charge that takes a slot a lease and a permit. The slot is held from before the call on, so that it
@@ -164,7 +176,10 @@ impl<S: Store + 'static, C: Clock + 'static> Limiter<S, C> {
             let verdict = verdicts.next().unwrap_or_else(|| Err(StoreError::no_decision()));
             self.report(enforced, verdict).map(|verdict| verdict.with_names(enforced))
         };
-        let counted: Vec<_> = verdicts.collect();
+        let mut counted = Vec::with_capacity(shadowed.len());
+        counted.resize_with(shadowed.len(), || {
+            verdicts.next().unwrap_or_else(|| Err(StoreError::no_decision()))
+        });
         for (charge, counted) in shadowed.iter().zip(&counted) {
             match counted.as_ref().map(|verdict| verdict.decisions().first()) {
                 Ok(Some(decision)) => self.report_decision(charge, &decision.shadowed(charge)),

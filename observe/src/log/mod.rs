@@ -20,17 +20,17 @@ const TARGET: &str = "tollgate";
 ///
 /// | level | events |
 /// |---|---|
-/// | warn | a circuit breaker opens; a reconciliation is incomplete; store calls that fail; charges that are not decided; fallbacks; servers with an unsafe configuration |
-/// | info | a circuit breaker is half-open or closes; a reconciliation is complete |
+/// | warn | a circuit breaker opens; a reconciliation is incomplete; store calls that fail; charges that are not decided; fallbacks; servers with an unsafe configuration; rules that cannot be used; sources of rules and stores of plans that do not answer |
+/// | info | a circuit breaker is half-open or closes; a reconciliation is complete; other rules are in use |
 /// | debug | denials |
 /// | trace | all others |
 ///
 /// During an outage every request falls back, which must not write a line per request. Fallbacks of one limit for one
 /// reason are logged when they begin, and from then on at most once per [interval](Self::interval), with the number of
-/// fallbacks since the previous line (`count`). Store calls that fail and charges that are not decided are throttled in
-/// the same way, by the kind of the error. A line is written when an event occurs: events after the last line are
-/// counted in the line of the next such event, whenever it comes. Limits beyond the first [`MAX_LIMITS`] share the name
-/// [`OTHER`](crate::OTHER).
+/// fallbacks since the previous line (`count`). Store calls that fail, charges that are not decided, and polls for rules
+/// and look-ups of plans that fail are throttled in the same way, by the kind of the error. A line is written when an
+/// event occurs: events after the last line are counted in the line of the next such event, whenever it comes. Limits
+/// beyond the first [`MAX_LIMITS`] share the name [`OTHER`](crate::OTHER).
 ///
 /// Error messages are logged unchanged: errors of stores contain no keys.
 #[derive(Debug)]
@@ -41,6 +41,8 @@ pub struct Log<C = SystemClock> {
     fallbacks: PerLimit<Chain<FallbackReason, Throttle>>,
     undecided: PerLimit<Chain<ErrorKind, Throttle>>,
     failures: Chain<ErrorKind, Throttle>,
+    polls: Chain<ErrorKind, Throttle>,
+    plans: Chain<ErrorKind, Throttle>,
 }
 
 impl Log {
@@ -65,6 +67,8 @@ impl<C: Clock> Log<C> {
             fallbacks: PerLimit::new(MAX_LIMITS),
             undecided: PerLimit::new(MAX_LIMITS),
             failures: Chain::default(),
+            polls: Chain::default(),
+            plans: Chain::default(),
         }
     }
 
@@ -106,6 +110,29 @@ impl<C: Clock> Log<C> {
             warn!(target: TARGET, store, kind = kind.as_str(), count, ?took, %error, "store call failed");
         }
     }
+
+    fn rules_polled(&self, source: &str, stale_for: Duration, error: Option<&StoreError>) {
+        let Some(error) = error else {
+            return trace!(target: TARGET, source, "polled for rules");
+        };
+        let kind = error.kind();
+        if let Some(count) = self.polls.get(kind, Throttle::default).add(self.clock.now(), self.interval) {
+            let kind = kind.as_str();
+            warn!(
+                target: TARGET,
+                source, kind, count, ?stale_for, %error,
+                "the source of rules does not answer; the rules in use stay in use"
+            );
+        }
+    }
+
+    fn plan_unavailable(&self, error: &StoreError) {
+        let kind = error.kind();
+        if let Some(count) = self.plans.get(kind, Throttle::default).add(self.clock.now(), self.interval) {
+            let kind = kind.as_str();
+            warn!(target: TARGET, kind, count, %error, "the store of plans did not answer");
+        }
+    }
 }
 
 impl<C: Clock> Observer for Log<C> {
@@ -131,6 +158,16 @@ impl<C: Clock> Observer for Log<C> {
             Event::ServerMisconfigured { problem } => {
                 warn!(target: TARGET, problem, "the configuration of a server is unsafe");
             }
+            Event::RulesLoaded { source, digest, documents } => {
+                let digest = format_args!("{digest:016x}");
+                info!(target: TARGET, source, %digest, documents, "rules loaded");
+            }
+            // Not throttled: reported once per version.
+            Event::RulesRejected { source, problem } => {
+                warn!(target: TARGET, source, problem, "rules rejected; the rules in use stay in use");
+            }
+            Event::RulesPolled { source, stale_for, error } => self.rules_polled(source, stale_for, error),
+            Event::PlanUnavailable { error } => self.plan_unavailable(error),
             // Events that are newer than this crate.
             _ => {}
         }

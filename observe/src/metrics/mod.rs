@@ -1,6 +1,7 @@
 //! Events as metrics, through the `metrics` facade.
 
 mod names;
+mod rules;
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -12,6 +13,7 @@ use tollgate_core::{
 
 use crate::chain::Chain;
 use crate::limits::{Label, MAX_LIMITS, PerLimit};
+use rules::RulesMetrics;
 
 /// Records events as metrics. The [crate's page](crate#metrics) lists them.
 ///
@@ -34,6 +36,8 @@ pub struct Metrics {
     sync_debt: OnceLock<Gauge>,
     sync_stale: OnceLock<Gauge>,
     misconfigured_servers: OnceLock<Counter>,
+    rules: RulesMetrics,
+    plan_errors: Chain<ErrorKind, Counter>,
 }
 
 /// The metrics of one guarded store.
@@ -70,6 +74,8 @@ impl Metrics {
             sync_debt: OnceLock::new(),
             sync_stale: OnceLock::new(),
             misconfigured_servers: OnceLock::new(),
+            rules: RulesMetrics::new(),
+            plan_errors: Chain::default(),
         }
     }
 
@@ -194,6 +200,16 @@ impl Observer for Metrics {
                 self.misconfigured_servers
                     .get_or_init(|| counter!(names::MISCONFIGURED_SERVERS))
                     .increment(1);
+            }
+            Event::RulesLoaded { source, documents, digest: _ } => self.rules.loaded(source, documents),
+            Event::RulesRejected { source, problem: _ } => self.rules.rejected(source),
+            Event::RulesPolled { source, stale_for, error } => {
+                self.rules.polled(source, stale_for, error.map(StoreError::kind));
+            }
+            Event::PlanUnavailable { error } => {
+                let kind = error.kind();
+                let register = || counter!(names::PLAN_ERRORS, "kind" => kind.as_str());
+                self.plan_errors.get(kind, register).increment(1);
             }
             // Events that are newer than this crate.
             _ => {}

@@ -19,6 +19,13 @@ pub(super) const SYNC_STALE: &str = "tollgate_sync_stale_seconds";
 pub(super) const STORE_CALL: &str = "tollgate_store_call_seconds";
 pub(super) const STORE_ERRORS: &str = "tollgate_store_errors_total";
 pub(super) const MISCONFIGURED_SERVERS: &str = "tollgate_misconfigured_servers_total";
+pub(super) const RULES_LOADS: &str = "tollgate_rules_loads_total";
+pub(super) const RULES_DOCUMENTS: &str = "tollgate_rules_documents";
+pub(super) const RULES_REJECTIONS: &str = "tollgate_rules_rejections_total";
+pub(super) const RULES_REJECTED: &str = "tollgate_rules_rejected";
+pub(super) const RULES_POLL_ERRORS: &str = "tollgate_rules_poll_errors_total";
+pub(super) const RULES_STALE: &str = "tollgate_rules_stale_seconds";
+pub(super) const PLAN_ERRORS: &str = "tollgate_plan_errors_total";
 
 /// Describes all metrics to the recorder that is installed now.
 pub(super) fn describe() {
@@ -45,4 +52,11 @@ pub(super) fn describe() {
         MISCONFIGURED_SERVERS,
         "Servers found with a configuration that lets limits be exceeded."
     );
+    describe_counter!(RULES_LOADS, "Times that other rules came into use.");
+    describe_gauge!(RULES_DOCUMENTS, "Documents of the rules in use.");
+    describe_counter!(RULES_REJECTIONS, "New rules that cannot be used.");
+    describe_gauge!(RULES_REJECTED, "1 while the newest rules cannot be used and older ones are in use.");
+    describe_counter!(RULES_POLL_ERRORS, "Polls that the source of rules did not answer.");
+    describe_gauge!(RULES_STALE, Unit::Seconds, "Time for which the source of rules has not answered.");
+    describe_counter!(PLAN_ERRORS, "Look-ups of a user's plan that the store did not answer.");
 }

@@ -171,3 +171,41 @@ fn servers_with_an_unsafe_configuration_are_counted() {
     assert_eq!(recorded.counter("tollgate_misconfigured_servers_total"), 2);
     assert_eq!(recorded.series().len(), 1, "an address is no label: {:?}", recorded.series());
 }
+
+#[test]
+fn rules_are_counted_by_source() {
+    let down = StoreError::new(ErrorKind::Unavailable, "no route");
+    let polled = |source, stale_for, error| Event::RulesPolled { source, stale_for, error };
+    let (two, never) = (Duration::from_secs(2), Duration::ZERO);
+    let mut events = vec![
+        Event::RulesLoaded { source: "rules/", digest: 7, documents: 3 },
+        Event::RulesRejected { source: "rules/", problem: "shop: unknown field" },
+        polled("rules/", never, None),
+        polled("files", two, Some(&down)),
+    ];
+    let recorded = after(&events);
+    assert_eq!(recorded.counter("tollgate_rules_loads_total{source=\"rules/\"}"), 1);
+    assert_eq!(recorded.counter("tollgate_rules_rejections_total{source=\"rules/\"}"), 1);
+    let gauge = |recorded: &Recorded, name: &str, source: &str| {
+        recorded.gauge(&format!("tollgate_rules_{name}{{source=\"{source}\"}}")).to_string()
+    };
+    assert_eq!(gauge(&recorded, "documents", "rules/"), "3");
+    assert_eq!(gauge(&recorded, "rejected", "rules/"), "1");
+    assert_eq!(gauge(&recorded, "stale_seconds", "rules/"), "0");
+    assert_eq!(gauge(&recorded, "stale_seconds", "files"), "2");
+    let errors = "tollgate_rules_poll_errors_total{source=\"files\",kind=\"unavailable\"}";
+    assert_eq!(recorded.counter(errors), 1);
+    assert_eq!(recorded.series().len(), 7, "{:?}", recorded.series());
+    events.push(Event::RulesLoaded { source: "rules/", digest: 8, documents: 4 });
+    events.push(polled("files", never, None));
+    let recorded = after(&events);
+    assert_eq!(gauge(&recorded, "rejected", "rules/"), "0", "repaired");
+    assert_eq!(gauge(&recorded, "stale_seconds", "files"), "0", "answers again");
+}
+
+#[test]
+fn look_ups_of_plans_that_fail_are_counted_by_kind() {
+    let late = StoreError::new(ErrorKind::Timeout, "too late");
+    let recorded = after(&[Event::PlanUnavailable { error: &late }; 2]);
+    assert_eq!(recorded.counter("tollgate_plan_errors_total{kind=\"timeout\"}"), 2);
+}

@@ -83,6 +83,38 @@ fn routine_events_are_for_debugging() {
     assert_line(synchronized, Level::TRACE, &["keys=9", "took=3ms", "debt=4"]);
 }
 
+#[test]
+fn rules_that_cannot_be_used_or_read_are_warnings() {
+    let loaded = Event::RulesLoaded { source: "rules/", digest: 0xab, documents: 2 };
+    let parts = ["source=\"rules/\"", "digest=00000000000000ab", "documents=2"];
+    assert_line(loaded, Level::INFO, &parts);
+    let problem = "shop.yaml: unknown field `limti`; did you mean `limit`?";
+    assert_line(Event::RulesRejected { source: "rules/", problem }, Level::WARN, &[problem]);
+    let (down, never) = (StoreError::new(ErrorKind::Unavailable, "no route"), Duration::ZERO);
+    let polled = |stale_for, error| Event::RulesPolled { source: "rules/", stale_for, error };
+    let parts = ["kind=\"unavailable\"", "stale_for=3s", "no route", "count=1"];
+    assert_line(polled(Duration::from_secs(3), Some(&down)), Level::WARN, &parts);
+    assert_line(polled(never, None), Level::TRACE, &["source=\"rules/\""]);
+    let parts = ["kind=\"unavailable\"", "no route"];
+    assert_line(Event::PlanUnavailable { error: &down }, Level::WARN, &parts);
+}
+
+#[test]
+fn polls_and_look_ups_that_fail_are_logged_once_per_interval() {
+    let clock = ManualClock::default();
+    let log = log(&clock);
+    let down = StoreError::new(ErrorKind::Unavailable, "no route");
+    let lines = lines(|| {
+        for second in 0..12 {
+            let stale_for = Duration::from_secs(second);
+            log.observe(Event::RulesPolled { source: "rules/", stale_for, error: Some(&down) });
+            log.observe(Event::PlanUnavailable { error: &down });
+            clock.advance(Duration::from_secs(1));
+        }
+    });
+    assert_eq!(counts(&lines), [1, 1, 10, 10], "{lines:?}");
+}
+
 /// Returns the `count` fields of the lines, in order.
 fn counts(lines: &[Line]) -> Vec<u64> {
     let count = |line: &Line| line.text.split_once("count=")?.1.split_once(' ')?.0.parse().ok();

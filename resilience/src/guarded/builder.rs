@@ -11,9 +11,9 @@ use tollgate_core::{ConfigError, Limit};
 use super::Guarded;
 use super::breaker::{BreakerConfig, CircuitBreaker, MAX_OF_LAST};
 use super::pending::PendingDeltas;
+use super::policies::{FailurePolicies, PolicyTable};
 use super::policy::OnFailure;
 use super::reconciliation::ReconciledStore;
-use super::shares::Policies;
 use super::telemetry::Telemetry;
 
 /// Configures a [`Guarded`] store. Created by [`Guarded::builder`].
@@ -22,8 +22,7 @@ pub struct GuardedBuilder<S> {
     store: S,
     name: Box<str>,
     deadline: Duration,
-    default_policy: OnFailure,
-    policies: HashMap<Box<str>, OnFailure>,
+    policies: PolicyTable,
     breaker: BreakerConfig,
     max_keys: usize,
     min_reset: Duration,
@@ -36,8 +35,7 @@ impl<S: Store + 'static> GuardedBuilder<S> {
             name: "store".into(),
             deadline: Duration::from_millis(20),
             // An outage of the rate limiter must not become an outage of the service.
-            default_policy: OnFailure::Allow,
-            policies: HashMap::new(),
+            policies: PolicyTable { default: OnFailure::Allow, by_name: HashMap::new() },
             breaker: BreakerConfig::default(),
             max_keys: 10_000,
             min_reset: Duration::from_secs(10),
@@ -59,13 +57,13 @@ impl<S: Store + 'static> GuardedBuilder<S> {
 
     /// Sets the failure policy of all limits without one of their own. Default: [`OnFailure::Allow`].
     pub fn on_failure(mut self, policy: impl Into<OnFailure>) -> Self {
-        self.default_policy = policy.into();
+        self.policies.default = policy.into();
         self
     }
 
     /// Sets the failure policy of `limit`, and of all limits with its name.
     pub fn on_failure_of(mut self, limit: &Limit, policy: impl Into<OnFailure>) -> Self {
-        self.policies.insert(limit.name().into(), policy.into());
+        self.policies.by_name.insert(limit.name().into(), policy.into());
         self
     }
 
@@ -109,7 +107,7 @@ impl<S: Store + 'static> GuardedBuilder<S> {
         Guarded {
             deadline: self.deadline,
             breaker: Arc::new(CircuitBreaker::new(self.breaker)),
-            policies: Policies::new(self.default_policy, self.policies),
+            policies: FailurePolicies::new(self.policies),
             inner: Arc::new(ReconciledStore::new(self.store, pending, Telemetry::new(self.name))),
         }
     }
@@ -140,14 +138,9 @@ impl<S: Store + 'static> GuardedBuilder<S> {
         if probes == 0 {
             return refuse("half_open_probes", "is 0".into(), "use at least 1");
         }
-        let mut policies = std::iter::once(&self.default_policy).chain(self.policies.values());
-        if policies.any(OnFailure::has_no_share) {
-            let problem = "has a share of one of 0 processes".into();
-            return refuse(
-                "on_failure",
-                problem,
-                "use `Share::one_of` with the number of processes, at least 1",
-            );
+        let mut policies = std::iter::once(&self.policies.default).chain(self.policies.by_name.values());
+        if let Some((problem, advice)) = policies.find_map(OnFailure::problem) {
+            return refuse("on_failure", problem.into(), advice);
         }
         Ok(())
     }
@@ -159,7 +152,6 @@ impl<S: fmt::Debug> fmt::Debug for GuardedBuilder<S> {
             .field("store", &self.store)
             .field("name", &self.name)
             .field("deadline", &self.deadline)
-            .field("default_policy", &self.default_policy)
             .field("policies", &self.policies)
             .field("breaker", &self.breaker)
             .field("max_keys", &self.max_keys)

@@ -1,12 +1,15 @@
 //! Decisions that the store did not make, by the policies of the limits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::Guard;
 use tollgate_core::store::RawDecision;
 use tollgate_core::{
     Action, Charge, Decision, ErrorKind, FallbackReason, Outcome, Request, Source, StoreError, Time, Verdict,
 };
 
+use super::breaker::CircuitBreaker;
 use super::call::{Failure, catch_panic};
 use super::pending::PendingDeltas;
 use super::policy::{FallbackStore, OnFailure};
@@ -53,9 +56,10 @@ impl FallbackCause {
 }
 
 /// Decides by the policies of the limits.
-#[derive(Clone, Copy, Debug)]
 pub(super) struct Fallback<'a> {
-    pub(super) policies: &'a Policies,
+    /// Those of one instant, for a whole request.
+    pub(super) policies: Guard<Arc<Policies>>,
+    pub(super) breaker: &'a CircuitBreaker,
     pub(super) pending: &'a PendingDeltas,
     pub(super) telemetry: &'a Telemetry,
 }
@@ -76,10 +80,10 @@ impl Fallback<'_> {
         if !decides(policy, charge.action()) {
             return Err(cause.clone().into_error());
         }
-        let decision = match policy {
-            OnFailure::Allow => RawDecision::allow(charge, Source::Policy).into(),
-            OnFailure::Deny => deny(charge, cause.retry_after),
-            OnFailure::Fallback(fallback) => self.policies.with_share(fallback, charge.limit(), |share| {
+        let decision = match self.rule(policy, now) {
+            Rule::Allow => RawDecision::allow(charge, Source::Policy).into(),
+            Rule::Deny => deny(charge, cause.retry_after),
+            Rule::Fallback(fallback) => self.policies.with_share(fallback, charge.limit(), |share| {
                 let decision = self.decide_on_share(fallback, share, charge, now, cause.retry_after);
                 self.add_pending(share, charge, &decision, now);
                 decision
@@ -110,15 +114,15 @@ impl Fallback<'_> {
         let mut groups: Vec<Group<'_>> = Vec::new();
         let mut denied = false;
         for (index, charge) in charges.iter().enumerate() {
-            match self.policies.of(charge.limit().name()) {
-                OnFailure::Deny => {
+            match self.rule(self.policies.of(charge.limit().name()), now) {
+                Rule::Deny => {
                     denied = true;
                     decisions[index] = Some(deny(charge, cause.retry_after));
                 }
-                OnFailure::Allow => {
+                Rule::Allow => {
                     decisions[index] = Some(RawDecision::allow(charge, Source::Policy).into());
                 }
-                OnFailure::Fallback(fallback) => {
+                Rule::Fallback(fallback) => {
                     match groups.iter_mut().find(|group| group.fallback.same_store(fallback)) {
                         Some(group) => group.indexes.push(index),
                         None => groups.push(Group { fallback, indexes: vec![index] }),
@@ -159,6 +163,22 @@ impl Fallback<'_> {
                     let _ = self.decide_on_share(fallback, share, charge, now, Duration::ZERO);
                 });
             }
+        }
+    }
+
+    /// Returns what a policy does at this instant.
+    fn rule<'p>(&self, policy: &'p OnFailure, now: Time) -> Rule<'p> {
+        match policy {
+            OnFailure::Allow => Rule::Allow,
+            OnFailure::Deny => Rule::Deny,
+            OnFailure::AllowFor(time) => {
+                if self.breaker.failing_for(now) < *time {
+                    Rule::Allow
+                } else {
+                    Rule::Deny
+                }
+            }
+            OnFailure::Fallback(fallback) => Rule::Fallback(fallback),
         }
     }
 
@@ -257,6 +277,13 @@ impl Fallback<'_> {
     }
 }
 
+/// What a policy does at one instant.
+enum Rule<'a> {
+    Allow,
+    Deny,
+    Fallback(&'a FallbackStore),
+}
+
 /// Charges with the same fallback store.
 struct Group<'a> {
     fallback: &'a FallbackStore,
@@ -266,7 +293,7 @@ struct Group<'a> {
 /// Returns whether a policy decides an action.
 fn decides(policy: &OnFailure, action: Action) -> bool {
     match policy {
-        OnFailure::Allow | OnFailure::Deny => action.can_be_denied(),
+        OnFailure::Allow | OnFailure::Deny | OnFailure::AllowFor(_) => action.can_be_denied(),
         OnFailure::Fallback(_) => action != Action::Reset,
     }
 }

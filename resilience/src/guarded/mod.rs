@@ -5,7 +5,8 @@
 //! - `builder`: the configuration.
 //! - `store`: the calls; `call`: a call with a deadline.
 //! - `breaker`: the circuit breaker.
-//! - `policy`: failure policies; `shares`: the policy of each limit, and its share; `fallback`: decisions by policies.
+//! - `policy`: failure policies; `policies`: replaces them at run time; `shares`: the policy of each limit, and its
+//!   share; `fallback`: decisions by policies.
 //! - `delta`, `pending`: what fallback stores granted; `reconciliation`: sends it to the store.
 //! - `stats`, `telemetry`: counters, and the observer.
 
@@ -15,6 +16,7 @@ mod call;
 mod delta;
 mod fallback;
 mod pending;
+mod policies;
 mod policy;
 mod reconciliation;
 mod shares;
@@ -29,12 +31,12 @@ use tollgate_core::BreakerState;
 use tollgate_core::store::Store;
 
 pub use builder::GuardedBuilder;
+pub use policies::FailurePolicies;
 pub use policy::{FallbackStore, OnFailure, Share};
 pub use stats::GuardedStats;
 
 use breaker::CircuitBreaker;
 use reconciliation::ReconciledStore;
-use shares::Policies;
 
 /// A store with a deadline, a circuit breaker, and a fallback for when it fails.
 ///
@@ -67,7 +69,8 @@ use shares::Policies;
 /// # Fallback
 ///
 /// If the call fails, or if the circuit breaker does not permit it, the failure policy of each limit decides: allow,
-/// deny, or decide on a fallback store. See [`OnFailure`]. Default: allow.
+/// deny, allow for a while and then deny, or decide on a fallback store. See [`OnFailure`]. Default: allow.
+/// [`failure_policies`](Self::failure_policies) replaces the policies of limits at run time.
 /// [`Decision::source`](tollgate_core::Decision::source) says that the store did not decide; [`stats`](Self::stats)
 /// counts these decisions.
 ///
@@ -102,7 +105,7 @@ use shares::Policies;
 pub struct Guarded<S> {
     deadline: Duration,
     breaker: Arc<CircuitBreaker>,
-    policies: Policies,
+    policies: FailurePolicies,
     inner: Arc<ReconciledStore<S>>,
 }
 
@@ -126,6 +129,11 @@ impl<S: Store + 'static> Guarded<S> {
     /// Returns the state of the circuit breaker.
     pub fn breaker_state(&self) -> BreakerState {
         self.breaker.state()
+    }
+
+    /// Returns the failure policies of limits, to replace them at run time. Clones of them are the same policies.
+    pub fn failure_policies(&self) -> &FailurePolicies {
+        &self.policies
     }
 
     /// Returns what has been counted since the guarded store was built.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tollgate_core::store::ImmediateStore;
 use tollgate_core::{Charge, Decision, Request, StoreError, Time, Verdict};
@@ -9,12 +10,15 @@ use tollgate_core::{Charge, Decision, Request, StoreError, Time, Verdict};
 /// The failure policy of a limit: what decides its charges when the store fails or is not called.
 ///
 /// Set by [`GuardedBuilder::on_failure`](crate::GuardedBuilder::on_failure) for all limits, and by
-/// [`on_failure_of`](crate::GuardedBuilder::on_failure_of) for single limits. Default: [`Allow`](Self::Allow).
+/// [`on_failure_of`](crate::GuardedBuilder::on_failure_of) for single limits, and replaced by
+/// [`FailurePolicies`](crate::FailurePolicies) at run
+/// time. Default: [`Allow`](Self::Allow).
 ///
 /// | | take, take up to, reserve, renew | debit, refund, release | reset |
 /// |---|---|---|---|
 /// | [`Allow`](Self::Allow) | allowed | error | error |
 /// | [`Deny`](Self::Deny) | denied; retry when the store may be called again | error | error |
+/// | [`AllowFor`](Self::AllowFor) | allowed for a while, then denied as by `Deny` | error | error |
 /// | [`Fallback`](Self::Fallback) | decided by the fallback store | applied to the fallback store | error |
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -23,16 +27,28 @@ pub enum OnFailure {
     Allow,
     /// Fail closed: deny. For limits that protect something critical, such as login attempts.
     Deny,
+    /// Allow until the store has failed for this long, then deny: for limits where a short outage must not be noticed,
+    /// and a long one must not be exploited. More than zero.
+    ///
+    /// Measured by the callers' clock, from the first call that fails to the next one that succeeds, probes of the
+    /// circuit breaker included. The corrupt state of one key is no failure of the store: its charges are allowed.
+    AllowFor(Duration),
     /// Decide on a fallback store, with a share of the limit.
     Fallback(FallbackStore),
 }
 
 impl OnFailure {
-    /// Returns whether this is a fallback for one of 0 processes.
-    pub(super) fn has_no_share(&self) -> bool {
+    /// Returns what is wrong with this policy, and what would be right.
+    pub(super) fn problem(&self) -> Option<(&'static str, &'static str)> {
         match self {
-            Self::Allow | Self::Deny => false,
-            Self::Fallback(fallback) => fallback.share.of == 0,
+            Self::AllowFor(time) if time.is_zero() => {
+                Some(("allows for 0 s, which is to deny", "use `OnFailure::Deny`, or a time such as 30 s"))
+            }
+            Self::Fallback(fallback) if fallback.share.of == 0 => Some((
+                "has a share of one of 0 processes",
+                "use `Share::one_of` with the number of processes, at least 1",
+            )),
+            Self::Allow | Self::Deny | Self::AllowFor(_) | Self::Fallback(_) => None,
         }
     }
 }
@@ -69,6 +85,12 @@ impl FallbackStore {
         Self { store: Arc::new(store), share }
     }
 
+    /// Returns the same fallback store with another share of each limit.
+    #[must_use]
+    pub fn with_share(&self, share: Share) -> Self {
+        Self { share, ..self.clone() }
+    }
+
     pub(super) fn store(&self) -> &dyn DynImmediateStore {
         &*self.store
     }
@@ -98,7 +120,8 @@ pub struct Share {
 
 impl Share {
     /// Creates the share of one of `count` processes. `one_of(1)` is the whole limit; `one_of(0)` is an error of
-    /// [`GuardedBuilder::build`](crate::GuardedBuilder::build).
+    /// [`GuardedBuilder::build`](crate::GuardedBuilder::build) and of
+    /// [`FailurePolicies::replace`](crate::FailurePolicies::replace).
     pub const fn one_of(count: u32) -> Self {
         Self { of: count }
     }

@@ -1,11 +1,11 @@
 //! The policy of each limit, and its share if the policy is a fallback store.
 
-use std::collections::HashMap;
 use std::sync::OnceLock;
 use std::time::Duration;
 
 use tollgate_core::{Limit, LimitError};
 
+use super::policies::PolicyTable;
 use super::policy::{FallbackStore, OnFailure, Share};
 
 /// How many shares are cached. More than a program has limits; if limits are built from requests, the shares of the
@@ -14,11 +14,10 @@ const CACHED_SHARES: usize = 1_024;
 /// How many slots of the cache are probed for a limit.
 const MAX_PROBES: usize = 8;
 
-/// The policies by the names of limits. They do not change, and neither does a cached share, so reads take no lock.
+/// The policies of one instant. They do not change, and neither does a cached share, so reads take no lock.
 #[derive(Debug)]
 pub(super) struct Policies {
-    default: OnFailure,
-    by_name: HashMap<Box<str>, OnFailure>,
+    table: PolicyTable,
     /// A hash table by the id of the limit, with linear probing. A limit whose parameters change has several entries.
     shares: Box<[OnceLock<LimitShare>]>,
 }
@@ -34,15 +33,20 @@ pub(super) struct LimitShare {
 }
 
 impl Policies {
-    pub(super) fn new(default: OnFailure, by_name: HashMap<Box<str>, OnFailure>) -> Self {
-        Self { default, by_name, shares: (0..CACHED_SHARES).map(|_| OnceLock::new()).collect() }
+    pub(super) fn new(table: PolicyTable) -> Self {
+        Self { table, shares: (0..CACHED_SHARES).map(|_| OnceLock::new()).collect() }
+    }
+
+    pub(super) fn table(&self) -> &PolicyTable {
+        &self.table
     }
 
     pub(super) fn of(&self, limit: &str) -> &OnFailure {
-        if self.by_name.is_empty() {
-            return &self.default;
+        let PolicyTable { default, by_name } = &self.table;
+        if by_name.is_empty() {
+            return default;
         }
-        self.by_name.get(limit).unwrap_or(&self.default)
+        by_name.get(limit).unwrap_or(default)
     }
 
     /// Calls `usage` with the limit's share. `fallback` is the limit's policy.

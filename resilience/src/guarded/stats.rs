@@ -37,11 +37,13 @@ stats! {
     panics,
     /// Calls that the circuit breaker did not permit.
     not_permitted_calls,
-    /// Charges that were allowed without a store: by [`OnFailure::Allow`](crate::OnFailure::Allow), or as the renewal
-    /// of a lease that the fallback store does not know.
+    /// Charges that were allowed without a store: by [`OnFailure::Allow`](crate::OnFailure::Allow), by
+    /// [`OnFailure::AllowFor`](crate::OnFailure::AllowFor) in its time, or as the renewal of a lease that the fallback
+    /// store does not know.
     allowed_by_policy,
-    /// Charges that were denied without a store: by [`OnFailure::Deny`](crate::OnFailure::Deny), or because the
-    /// fallback store could not decide.
+    /// Charges that were denied without a store: by [`OnFailure::Deny`](crate::OnFailure::Deny), by
+    /// [`OnFailure::AllowFor`](crate::OnFailure::AllowFor) after its time, or because the fallback store could not
+    /// decide.
     denied_by_policy,
     /// Charges that a fallback store decided.
     decided_by_fallback,

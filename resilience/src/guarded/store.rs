@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use tollgate_core::store::{Capability, Export, ImmediateStore, RawDecision, Run, RunVerdict, Store};
 use tollgate_core::{
-    Charge, Clock, Decision, ErrorKind, IdempotencyKey, Key, Limit, Observer, Request, Source, StoreError,
-    Time, Verdict,
+    Action, Charge, Clock, Decision, ErrorKind, IdempotencyKey, Key, Limit, Observer, Request, Source,
+    StoreError, Time, Verdict,
 };
 
 use super::Guarded;
@@ -23,7 +23,12 @@ impl<S: Store + 'static> Guarded<S> {
 
     fn fallback(&self) -> Fallback<'_> {
         let inner = &*self.inner;
-        Fallback { policies: &self.policies, pending: &inner.pending, telemetry: &inner.telemetry }
+        Fallback {
+            policies: self.policies.load(),
+            breaker: &self.breaker,
+            pending: &inner.pending,
+            telemetry: &inner.telemetry,
+        }
     }
 
     /// Returns whether the store may be called. `Some` if the call is a probe.
@@ -132,7 +137,8 @@ impl<S: Store + 'static> Guarded<S> {
         now: Time,
         cause: &FallbackCause,
     ) -> Result<RunVerdict, StoreError> {
-        let verdicts = (0..run.count()).map(|_| self.fallback().decide(run.request(), now, cause));
+        let fallback = self.fallback();
+        let verdicts = (0..run.count()).map(|_| fallback.decide(run.request(), now, cause));
         verdicts.collect::<Result<Vec<_>, _>>().map(RunVerdict::from_verdicts)
     }
 }
@@ -224,7 +230,9 @@ impl<S: Store + 'static> Store for Guarded<S> {
     /// Forwards the request if the circuit breaker is closed, and drops it otherwise. Leases are released on fallback
     /// stores as well, which may have granted them during an outage.
     fn decide_detached(&self, request: Request<'_>, now: Time) {
-        self.fallback().release(request, now);
+        if request.charges().iter().any(|charge| charge.action() == Action::Release) {
+            self.fallback().release(request, now);
+        }
         if self.breaker.is_closed() && catch_panic(|| self.store().decide_detached(request, now)).is_err() {
             self.record_outcome(None, || now, Some(&Failure::Panic));
         }

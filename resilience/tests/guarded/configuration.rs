@@ -19,6 +19,7 @@ fn refused(configure: impl FnOnce(Builder) -> Builder) -> ConfigError {
 fn an_invalid_setting_is_an_error_that_says_what_is_valid() {
     let second = Duration::from_secs(1);
     let nobody = || FallbackStore::new(MemoryStore::new(), Share::one_of(0));
+    let never = || OnFailure::AllowFor(Duration::ZERO);
     let api = Limit::per_second(1).build("api").expect("valid");
     for (error, setting, problem, advice) in [
         (refused(|builder| builder.deadline(Duration::ZERO)), "deadline", "zero", "20 ms"),
@@ -36,6 +37,8 @@ fn an_invalid_setting_is_an_error_that_says_what_is_valid() {
         (refused(|builder| builder.half_open_probes(0)), "half_open_probes", "is 0", "at least 1"),
         (refused(|builder| builder.on_failure(nobody())), "on_failure", "one of 0", "at least 1"),
         (refused(|builder| builder.on_failure_of(&api, nobody())), "on_failure", "one of 0", "at least 1"),
+        (refused(|builder| builder.on_failure(never())), "on_failure", "for 0 s", "`OnFailure::Deny`"),
+        (refused(|builder| builder.on_failure_of(&api, never())), "on_failure", "for 0 s", "such as 30 s"),
     ] {
         assert_eq!(error.setting(), setting, "{error}");
         assert!(error.problem().contains(problem) && error.advice().contains(advice), "{error}");
@@ -52,6 +55,7 @@ fn the_bounds_are_valid() {
     let nano = Duration::from_nanos(1);
     for (failures, of_last) in [(1, 1), (64, 64)] {
         let builder = Guarded::builder(MemoryStore::new()).failure_threshold(failures, of_last);
+        let builder = builder.on_failure(OnFailure::AllowFor(nano));
         builder.deadline(nano).open_for(nano, nano).half_open_probes(1).build().expect("valid");
     }
     for calls in [1, 16] {

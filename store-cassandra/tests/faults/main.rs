@@ -6,6 +6,7 @@
 //! - `expiry`, `clocks`: the time-to-live of rows, and clients with differing clocks
 //! - `request_counts`: how many requests are sent
 //! - `outages`, `lost_responses`: unreachable nodes, and requests without a response
+//! - `documents`, `lost_changes`: the same for documents
 //! - `runtimes`: runtimes that end
 //! - `fixture`, `proxy`: the node, assertions, and a proxy that injects faults
 
@@ -13,9 +14,11 @@ mod bounds;
 mod clocks;
 mod corrupt_rows;
 mod credentials;
+mod documents;
 mod expiry;
 mod fixture;
 mod keys;
+mod lost_changes;
 mod lost_responses;
 mod outages;
 mod request_counts;

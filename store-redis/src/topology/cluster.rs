@@ -187,12 +187,13 @@ fn ip(metadata: Value) -> Option<String> {
 mod tests {
     use super::*;
     use crate::config::Config;
+    use crate::eviction::Contents;
     use crate::url::Target;
 
     fn map() -> SlotMap {
         let target = Target::parse("redis+cluster://seed:1", None, None).expect("valid");
         let Target::Cluster { seeds, access } = target else { panic!("not a cluster") };
-        let connector = Connector::new(Config::new("").connections);
+        let connector = Connector::new(Config::new("").connections, Contents::Limits);
         let map = SlotMap { seeds, access, connector, nodes: Mutex::default(), owners: RwLock::default() };
         map.node(&map.seeds[0]).expect("a node");
         map

@@ -10,6 +10,7 @@
 //! Time is the callers' time, so that tests control it. While the breaker is closed and no call fails, a call reads
 //! one word and writes none.
 
+mod failing;
 mod probe;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use tollgate_core::{BreakerState, Time};
 
+use failing::FailingSince;
 pub(super) use probe::{Probe, Recovered};
 
 /// The most calls whose outcomes are kept: one bit each.
@@ -63,6 +65,8 @@ pub(super) struct CircuitBreaker {
     state: AtomicU8,
     /// The outcomes of the last 64 calls while closed, the newest in the lowest bit. A failure is a one.
     outcomes: AtomicU64,
+    /// Set before an outcome is a failure, so that the success which sees that outcome ends it.
+    failing_since: FailingSince,
     /// When the open state ends.
     open_until: AtomicU64,
     /// [`BreakerConfig::open_for_at_most`] in nanoseconds: it is read while callers wait for a decision.
@@ -109,6 +113,7 @@ impl CircuitBreaker {
             config,
             state: AtomicU8::new(CLOSED),
             outcomes: AtomicU64::new(0),
+            failing_since: FailingSince::never(),
             open_until: AtomicU64::new(0),
             open_for_at_most: u64::try_from(config.open_for_at_most.as_nanos()).unwrap_or(u64::MAX),
             recovery: Mutex::default(),
@@ -177,7 +182,22 @@ impl CircuitBreaker {
             return;
         }
         let _ =
-            self.outcomes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |outcomes| Some(outcomes << 1));
+            self.outcomes.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |outcomes| Some(outcomes << 1));
+        self.failing_since.succeeded();
+    }
+
+    /// Returns how long the store has failed without a success. While the breaker is not closed, that begins at `now`
+    /// at the latest.
+    pub(super) fn failing_for(&self, now: Time) -> Duration {
+        if let Some(elapsed) = self.failing_since.elapsed(now) {
+            return elapsed;
+        }
+        // Behind the lock, because a breaker that is closed meanwhile must not be failing.
+        let _recovery = self.lock();
+        if !self.is_closed() {
+            self.failing_since.failed(now);
+        }
+        Duration::ZERO
     }
 
     /// Records the failure of a call that was not a probe. Returns the new state if that opened the breaker.
@@ -188,8 +208,9 @@ impl CircuitBreaker {
             // The call was in flight when the breaker opened.
             return None;
         }
+        self.failing_since.failed(now);
         let outcomes = self.outcomes.load(Ordering::Relaxed) << 1 | 1;
-        self.outcomes.store(outcomes, Ordering::Relaxed);
+        self.outcomes.store(outcomes, Ordering::Release);
         let failures = (outcomes & u64::MAX >> (MAX_OF_LAST - self.config.of_last)).count_ones();
         if failures < self.config.failures {
             return None;
@@ -198,6 +219,7 @@ impl CircuitBreaker {
     }
 
     fn open(&self, recovery: &mut RecoveryState, now: Time) -> BreakerState {
+        self.failing_since.failed(now);
         let open_for = self.config.open_for.saturating_mul(1 << recovery.opened.min(16));
         let open_for = open_for.min(self.config.open_for_at_most);
         recovery.opened = recovery.opened.saturating_add(1);
@@ -212,6 +234,7 @@ impl CircuitBreaker {
         let mut recovery = self.lock();
         *recovery = RecoveryState { next: recovery.next, ..RecoveryState::default() };
         self.outcomes.store(0, Ordering::Relaxed);
+        self.failing_since.succeeded();
         self.state.store(CLOSED, Ordering::Release);
     }
 

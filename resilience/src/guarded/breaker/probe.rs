@@ -26,6 +26,7 @@ impl Probe {
         let succeeded = {
             let mut recovery = breaker.lock();
             recovery.succeeded += 1;
+            breaker.failing_since.succeeded();
             recovery.succeeded
         };
         let recovered = succeeded >= breaker.config.probes;

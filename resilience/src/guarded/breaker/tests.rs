@@ -84,6 +84,62 @@ fn probes_run_one_at_a_time_and_enough_of_them_close_the_breaker() {
 }
 
 #[test]
+fn a_store_fails_from_the_first_failure_to_the_next_success() {
+    let second = Duration::from_secs(1);
+    let breaker = closed_breaker();
+    assert_eq!(breaker.failing_for(NOW), Duration::ZERO);
+    assert_eq!(breaker.failing_for(NOW + second), Duration::ZERO, "to ask is no failure");
+    breaker.record_failure(NOW + second);
+    breaker.record_failure(NOW + second * 2);
+    assert_eq!(breaker.failing_for(NOW + second * 3), second * 2);
+    breaker.record_success();
+    assert_eq!(breaker.failing_for(NOW + second * 4), Duration::ZERO);
+    for _ in 0..100 {
+        breaker.record_success();
+    }
+    breaker.record_failure(NOW + second * 5);
+    breaker.record_failure(NOW + second * 4);
+    assert_eq!(breaker.failing_for(NOW + second * 5), second, "the earliest, if a clock was set back");
+}
+
+#[test]
+fn an_open_breaker_is_failing_until_a_probe_succeeds() {
+    let second = Duration::from_secs(1);
+    let breaker = open_breaker();
+    let later = NOW + second;
+    let failed = probe(&breaker, later).expect("a probe");
+    assert_eq!(failed.record_failure(later), Some(BreakerState::Open));
+    assert_eq!(breaker.failing_for(NOW + second * 3), second * 3, "a failed probe changes nothing");
+    assert!(probe(&breaker, NOW + second * 3).expect("a probe").record_success().is_none());
+    assert_eq!(breaker.failing_for(NOW + second * 4), Duration::ZERO);
+    assert_eq!(breaker.failing_for(NOW + second * 6), second * 2, "calls are not permitted since");
+    let failed = probe(&breaker, NOW + second * 6).expect("a probe");
+    assert_eq!(failed.record_failure(NOW + second * 6), Some(BreakerState::Open));
+    assert_eq!(breaker.failing_for(NOW + second * 7), second * 3);
+
+    // Of what was before the breaker closed, nothing is left.
+    let mut now = NOW + second * 20;
+    assert!(probe(&breaker, now).expect("a probe").record_success().is_none());
+    let recovered = probe(&breaker, now).expect("a probe").record_success().expect("enough");
+    assert_eq!(breaker.failing_for(now), Duration::ZERO, "reconciliation may take long");
+    now = now + second;
+    assert_eq!(breaker.failing_for(now), second);
+    assert_eq!(recovered.close(), Some(BreakerState::Closed));
+    assert_eq!(breaker.failing_for(now + second), Duration::ZERO);
+    assert_eq!(breaker.failing_for(now + second * 2), Duration::ZERO);
+}
+
+#[test]
+fn a_store_whose_reconciliation_fails_is_failing() {
+    let breaker = open_breaker();
+    let now = NOW + Duration::from_secs(1);
+    assert!(probe(&breaker, now).expect("a probe").record_success().is_none());
+    let recovered = probe(&breaker, now).expect("a probe").record_success().expect("enough");
+    assert_eq!(recovered.record_failure(now), Some(BreakerState::Open));
+    assert_eq!(breaker.failing_for(now + Duration::from_secs(1)), Duration::from_secs(1));
+}
+
+#[test]
 fn a_failed_probe_doubles_the_open_time_up_to_the_maximum() {
     let breaker = open_breaker();
     let mut now = NOW;

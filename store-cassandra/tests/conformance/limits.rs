@@ -1,16 +1,16 @@
-//! The conformance suite on one real Cassandra: a container, or the server at `TOLLGATE_TEST_CASSANDRA`. Calls are
-//! batched, as `tollgate::connect` does.
+//! Limits. Calls are batched, as `tollgate::connect` does.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use tollgate_conformance::{Subject, run};
+use tollgate_conformance::Subject;
 use tollgate_resilience::Coalesced;
 use tollgate_store_cassandra::{CassandraStore, Config, Replication};
 
+use crate::Server;
+
 #[derive(Default)]
-struct Cassandra {
+pub(crate) struct Cassandra {
     store: OnceCell<CassandraStore>,
 }
 
@@ -19,7 +19,7 @@ impl Subject for Cassandra {
 
     async fn open(&self) -> Self::Store {
         let connect = async || {
-            let url = tollgate_testkit::cassandra_url().await;
+            let url = &Server::shared().await.url;
             let config = Config::new(format!("{url}/conformance")).call_timeout(Duration::from_secs(20));
             config.create_schema(&Replication::Simple(1)).await.expect("a schema");
             config.require_reachable().connect().await.expect("a reachable cluster")
@@ -36,8 +36,4 @@ impl Subject for Cassandra {
     fn replay_steps(&self) -> usize {
         600
     }
-}
-
-fn main() -> ExitCode {
-    run(Cassandra::default())
 }
