@@ -34,7 +34,8 @@
 //! | `resilience` | `tollgate::resilience` | deadlines, circuit breaker, fallbacks; coalescing; switches |
 //! | `sync` | `tollgate::sync` | local decisions at memory speed, synchronized with a central store |
 //! | `observe` | `tollgate::observe` | metrics and log lines |
-//! | `rules` | `tollgate::rules` | which limit applies to which user: subscription plans |
+//! | `rules` | `tollgate::rules` | which limit applies to which user: rule files, subscription plans |
+//! | `http` | `tollgate::rules` | rules of another Tollgate, over HTTP |
 //! | `tokio` | | `until_ready` sleeps on tokio's timer |
 //! | `serde` | | snapshots of states can be serialized |
 //!
@@ -50,8 +51,12 @@
 //! What the author of a store or of a wrapper needs is in [`store`].
 
 mod connect;
+#[cfg(all(feature = "resilience", feature = "rules"))]
+mod rule_policies;
 
 pub use connect::connect;
+#[cfg(all(feature = "resilience", feature = "rules"))]
+pub use rule_policies::apply_failure_policies;
 pub use tollgate_core::*;
 
 // Each module is a crate, inlined with the documentation of that crate.

@@ -26,6 +26,7 @@
 //! - `resilience`: Tollgate's wrappers around stores
 //! - `cassandra`: Tollgate's store on Cassandra
 //! - `sync`: local decisions that are synchronized with a central store
+//! - `rules`: requests matched against rules, and rule files loaded
 
 mod alloc;
 mod cassandra;
@@ -40,6 +41,7 @@ mod peers;
 mod redis;
 mod report;
 mod resilience;
+mod rules;
 mod selection;
 mod subject;
 mod sync;
@@ -56,6 +58,7 @@ usage: tollgate-bench memory [--rounds N] [--quick] [--only NAME]...
        tollgate-bench resilience [--rounds N] [--quick] [--only NAME]...
        tollgate-bench cassandra [--rounds N] [--quick] [URL]
        tollgate-bench sync [--rounds N] [--quick] [--cassandra]
+       tollgate-bench rules [--rounds N] [--quick]
 
   memory        compares limiters with their state in this process
   redis         compares limiters with their state in Redis
@@ -67,6 +70,7 @@ usage: tollgate-bench memory [--rounds N] [--quick] [--only NAME]...
                 created anew, and dropped at the end
   sync          compares local decisions with the memory store, with a peer and with checks on
                 Redis; measures sync rounds, and the overshoot of ten nodes under overload
+  rules         matches requests against 10 and 10,000 rules, and loads a file of 10,000 rules
   --rounds N    rounds per workload; default: 7, and 3 with --quick
   --quick       a short run to see that everything works; its figures are imprecise
   --only NAME   measures only what the claim lines with this name compare, or the table with this name
@@ -79,6 +83,7 @@ enum Command {
     Redis { plan: Plan, server: Option<String>, only: Vec<String> },
     Resilience { plan: Plan, only: Vec<String> },
     Sync { plan: Plan, cassandra: bool },
+    Rules(Plan),
     Cassandra(Plan, Option<String>),
     Contender { url: String, key: String, cold: bool, span: Duration },
 }
@@ -93,6 +98,7 @@ fn main() -> ExitCode {
         Command::Redis { plan, server, only } => redis::run(plan, server, &only),
         Command::Resilience { plan, only } => resilience::run(plan, &only),
         Command::Sync { plan, cassandra } => sync::run(plan, cassandra),
+        Command::Rules(plan) => rules::run(plan),
         Command::Cassandra(plan, server) => cassandra::run(plan, server),
         Command::Contender { url, key, cold, span } => cassandra::contention::contend(&url, &key, cold, span),
     };
@@ -134,6 +140,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Option<Command> {
         "redis" => Some(Command::Redis { plan, server, only }),
         "resilience" => Some(Command::Resilience { plan, only }),
         "sync" => Some(Command::Sync { plan, cassandra }),
+        "rules" => Some(Command::Rules(plan)),
         "cassandra" => Some(Command::Cassandra(plan, server)),
         _ => None,
     }

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::sync::Arc;
 
-use tollgate::{ErrorKind, Event, Limit, Limiter, ManualClock, Outcome};
+use tollgate::{ErrorKind, Event, Limit, Limiter, ManualClock, Outcome, StoreError};
 
 use crate::stores::{AnswersLater, LosesAnswers};
 use crate::{limiter, poll, ready};
@@ -117,4 +117,17 @@ fn a_lost_answer_keeps_no_slot() {
     limiter.store().lose(false);
     let next = ready(limiter.admit(&[slots.charge("key")], &[])).expect("supported");
     assert_eq!(next.verdict().decisions()[0].outcome(), Outcome::Allowed);
+}
+
+#[test]
+fn a_lost_answer_keeps_no_slot_in_shadow_mode() {
+    let limiter = Arc::new(Limiter::with_clock(LosesAnswers::default(), ManualClock::default()));
+    let slots = named("slots", Limit::concurrent(1));
+    limiter.store().lose(true);
+    let lost = ready(limiter.admit(&[], &[slots.charge("key")])).expect("shadow mode never denies");
+    assert!(lost.is_allowed() && lost.shadowed() == [None] && lost.permits().is_empty());
+    assert_eq!(lost.shadow_error().map(StoreError::kind), Some(ErrorKind::Unavailable));
+    limiter.store().lose(false);
+    let next = ready(limiter.admit(&[], &[slots.charge("key")])).expect("supported");
+    assert!(next.shadow_error().is_none() && next.shadowed()[0].is_some_and(|slot| !slot.is_shadowed()));
 }
