@@ -84,7 +84,8 @@ pub trait DocumentStore: Send + Sync {
     /// never was one.
     async fn history(&self, name: &str) -> Result<Vec<Revision>, DocumentError>;
 
-    /// Returns a kept version of a document. `None` if it is not kept, or if it was a deletion.
+    /// Returns a kept version of a document. `None` if it is not kept, or if it was a deletion. To roll back to it,
+    /// [`put`](Self::put) its text as a new version.
     async fn get_version(&self, name: &str, version: u64) -> Result<Option<Document>, DocumentError>;
 }
 

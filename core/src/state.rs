@@ -175,8 +175,13 @@ impl State {
     /// Denies a take during the block time. What the algorithm alone would decide determines when a retry can succeed.
     fn deny_while_blocked(&mut self, limit: &Limit, now: Time, operation: &Operation) -> Decision {
         let unblocked = limit.algorithm().decide(&mut self.algorithm.clone(), now, operation).raw();
-        let (peeked, algorithm) = self.peek(limit, now, operation);
-        // Nothing is debited, but the state is that of the current parameters, as after any other denial.
+        let (peeked, mut algorithm) = self.peek(limit, now, operation);
+        // Nothing is debited, but the state is that of the current parameters, as after any other denial: a TAT that is
+        // clamped starts to count down. To refund nothing does that also where the algorithm alone would allow the take.
+        if matches!(algorithm, AlgorithmState::Flow(_)) {
+            let nothing = Operation { cost: 0, action: Action::Refund { at: None }, ..*operation };
+            let _ = limit.algorithm().decide(&mut algorithm, now, &nothing);
+        }
         self.algorithm = algorithm;
         self.update_fresh_at(limit);
         let peeked = peeked.raw();

@@ -119,7 +119,11 @@ local function decide_charge(limit, state, ask)
     -- The wait is that of the block, or of the same charge without a block, the longer one.
     local unblocked = limit.rules.decide(limit, state.body, now, ask)
     local current, body = peek(limit, state, ask)
-    -- Nothing is debited, but the body is that of the current parameters, as after any other denial.
+    -- Nothing is debited, but the body is that of the current parameters, as after any other denial: a TAT that is
+    -- clamped starts to count down, also where the algorithm alone would allow the take.
+    if limit.rules.is_flow then
+      body = select(2, limit.rules.decide(limit, body, now, { action = REFUND, cost = 0 }))
+    end
     local after = new_state(limit, body, state.blocked)
     if body ~= state.body or after.fresh ~= state.fresh then
       state = after

@@ -88,6 +88,7 @@ fn samples() -> Vec<Sample> {
     add("gcra", flows(LimitBuilder::gcra));
     add("smooth_bursty", flows(LimitBuilder::smooth));
     add("blocking_bucket", flows(|limit| limit.block_for(YEAR)));
+    add("blocking_smooth", flows(|limit| limit.smooth().block_for(ODD)));
     add("interval_bucket", flows(LimitBuilder::refill_by_interval));
     add(
         "leaky_queue",
