@@ -52,6 +52,29 @@ impl RuleSet {
         Ok(Self { warnings, ..Self::compile(models) })
     }
 
+    /// Adds identifiers that are configured in code to those of every domain. What a rule file says itself comes first:
+    /// its address settings as a whole, and each of its names. What either of them marks as secret is secret.
+    ///
+    /// ```
+    /// use tollgate::rules::{Identifiers, RuleSet, Source};
+    ///
+    /// let file = Source::new("shop.yaml", "domain: shop\nrules: [{ name: api, per: user, limit: 50/s }]");
+    /// let identifiers = Identifiers::new().with_named("user", ["claim.sub", "header.x-user"])?;
+    /// let rules = RuleSet::from_sources([file])?.with_identifiers(&identifiers);
+    /// let shop = rules.domain("shop").ok_or("no such domain")?;
+    /// assert_eq!(shop.match_attributes(&[("claim.sub", "alice")]).charges().len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn with_identifiers(self, identifiers: &Identifiers) -> Self {
+        let with_identifiers = |mut model: DomainModel| {
+            model.identifiers.add_defaults(identifiers);
+            model
+        };
+        let models = self.domains.into_values().map(|domain| with_identifiers(domain.model)).collect();
+        Self { warnings: self.warnings, ..Self::compile(models) }
+    }
+
     /// Returns what the reader warns of. [`check`](crate::check()) finds more.
     pub fn warnings(&self) -> &[Diagnostic] {
         &self.warnings

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use axum::http::Request;
 use axum::http::request::Parts;
-use tollgate::rules::HttpRequest;
+use tollgate::rules::{ClientIp, HttpRequest, Identifiers, RuleSet, Source};
 
 use crate::Bench;
 
@@ -123,4 +123,40 @@ async fn an_api_key_is_counted_and_not_written_down() {
     {
         assert!(!shown.contains("4242"), "{shown}");
     }
+}
+
+#[test]
+fn identifiers_in_code_add_what_the_file_does_not_say() -> Result<(), Box<dyn std::error::Error>> {
+    let file = "
+domain: shop
+identifiers:
+  ip: { trusted_proxies: [192.0.2.1] }
+  user: header.x-user
+rules: [{ name: api, per: [user, tenant, badge], limit: 9/s }]
+";
+    let code = Identifiers::new()
+        .with_ip(ClientIp::new().with_trusted_proxies(["10.0.0.0/8"])?)
+        .with_named("user", ["claim.sub"])?
+        .with_named("tenant", ["header.x-tenant"])?
+        .with_secret("badge")?;
+    let rules = RuleSet::from_sources([Source::new("shop.yaml", file)])?.with_identifiers(&code);
+    let shop = rules.domain("shop").ok_or("no such domain")?;
+    assert_eq!(shop.identifiers().ip().trusted_proxies().len(), 1);
+    assert_eq!(
+        shop.identifiers().ip().trusted_proxies()[0].to_string(),
+        "192.0.2.1/32",
+        "the file comes first"
+    );
+    let request =
+        [("claim.sub", "eve"), ("header.x-user", "ann"), ("header.x-tenant", "acme"), ("badge", "s3cret")];
+    let matched = shop.match_attributes(&request);
+    let keys: Vec<_> = matched.charges().iter().map(|charge| charge.key().entity().to_vec()).collect();
+    let key = String::from_utf8(keys.concat())?;
+    assert!(key.starts_with("ann|acme|") && !key.contains("s3cret"), "{key}");
+
+    let plain = Source::new("shop.yaml", "{ domain: shop, rules: [{ name: api, limit: 9/s }] }");
+    let rules = RuleSet::from_sources([plain])?.with_identifiers(&code);
+    let shop = rules.domain("shop").ok_or("no such domain")?;
+    assert_eq!(shop.identifiers().ip(), code.ip(), "the file says nothing");
+    Ok(())
 }

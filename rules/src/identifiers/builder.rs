@@ -83,6 +83,25 @@ impl Identifiers {
         }
         Ok(self)
     }
+
+    /// Adds what these identifiers do not say themselves. Names that lead back to themselves by that are harmless: each
+    /// is looked up once.
+    pub(crate) fn add_defaults(&mut self, defaults: &Self) {
+        if self.ip == ClientIp::default() {
+            self.ip = defaults.ip.clone();
+        }
+        for default in &defaults.named {
+            match self.named.iter_mut().find(|named| named.name == default.name) {
+                Some(named) => {
+                    named.secret |= default.secret;
+                    if named.from.is_empty() {
+                        named.from.clone_from(&default.from);
+                    }
+                }
+                None => self.named.push(default.clone()),
+            }
+        }
+    }
 }
 
 fn check_name(name: &str) -> Result<(), IdentifierError> {
