@@ -132,6 +132,7 @@ domain: shop
 identifiers:
   ip: { trusted_proxies: [192.0.2.1] }
   user: header.x-user
+  badge: header.x-badge
 rules: [{ name: api, per: [user, tenant, badge], limit: 9/s }]
 ";
     let code = Identifiers::new()
@@ -147,8 +148,12 @@ rules: [{ name: api, per: [user, tenant, badge], limit: 9/s }]
         "192.0.2.1/32",
         "the file comes first"
     );
-    let request =
-        [("claim.sub", "eve"), ("header.x-user", "ann"), ("header.x-tenant", "acme"), ("badge", "s3cret")];
+    let request = [
+        ("claim.sub", "eve"),
+        ("header.x-user", "ann"),
+        ("header.x-tenant", "acme"),
+        ("header.x-badge", "s3cret"),
+    ];
     let matched = shop.match_attributes(&request);
     let keys: Vec<_> = matched.charges().iter().map(|charge| charge.key().entity().to_vec()).collect();
     let key = String::from_utf8(keys.concat())?;
